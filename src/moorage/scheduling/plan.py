@@ -1,0 +1,189 @@
+"""The decision: a ranking, and for every other host every check it fails.
+
+A `Plan` keeps masks and the table it was made from; refusals are put into words only when asked for.
+`Plan.record` is what is stored with a server: small, encodable, and enough to show it all later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from moorage.scheduling.checks import UNITS, Check, Finding, chain
+from moorage.scheduling.hosts import HostTable, Mask
+from moorage.scheduling.ranking import DEFAULT_WEIGHERS, FreeResource, Scores, rank
+from moorage.scheduling.request import Request
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A host that passes every check; a higher score is better."""
+
+    host: str
+    score: float
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One check that one host fails, with figures where the check compares any.
+
+    `detail` (an operator's or a host's own words) and `available` are for administrators.
+    """
+
+    host: str
+    check: str
+    reason: str
+    subject: str | None = None
+    needed: int | None = None
+    available: int | None = None
+    detail: str | None = None
+
+
+class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan as stored and shown: all hosts considered, the ranking, every failing check."""
+
+    request: Request
+    seed: int
+    considered: int
+    ranking: list[Ranked]
+    refusals: list[Refusal]
+    summary: str
+
+    def for_owner(self, alias: Callable[[str], str]) -> PlanRecord:
+        """Return the record as the server's owner may see it.
+
+        Hosts go by an alias (the project's own name for a host), and what a host has left, which tells
+        of other projects' servers, and operators' remarks are taken out.
+        """
+        request = msgspec.structs.replace(
+            self.request,
+            excluded={alias(host): "refused" for host in self.request.excluded},
+            requested_host=None if self.request.requested_host is None else alias(self.request.requested_host),
+        )
+        return PlanRecord(
+            request=request,
+            seed=0,
+            considered=self.considered,
+            ranking=[Ranked(alias(ranked.host), 0.0) for ranked in self.ranking],
+            refusals=[_redacted(refusal, alias) for refusal in self.refusals],
+            summary=self.summary,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A decision. `failing[i]` is the mask of hosts that `checks[i]` refused."""
+
+    request: Request
+    hosts: HostTable
+    seed: int
+    checks: tuple[Check, ...]
+    failing: tuple[Mask, ...]
+    order: Sequence[int]
+    scores: Scores
+
+    @property
+    def ranking(self) -> list[Ranked]:
+        """The hosts that pass, best first."""
+        names = self.hosts.names
+        return [Ranked(names[i], round(float(s), 4)) for i, s in zip(self.order, self.scores, strict=True)]
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """Every failing check of every refused host, host by host."""
+        found: list[tuple[int, Refusal]] = []
+        for check, mask in zip(self.checks, self.failing, strict=True):
+            for position in np.flatnonzero(mask).tolist():
+                finding = check.finding(self.hosts, position)
+                found.append((position, _refusal(self.hosts.names[position], check, finding)))
+        return [refusal for _, refusal in sorted(found, key=lambda pair: pair[0])]
+
+    def record(self) -> PlanRecord:
+        """Return the plan in the form that is stored with the server."""
+        return PlanRecord(
+            request=self.request,
+            seed=self.seed,
+            considered=len(self.hosts),
+            ranking=self.ranking,
+            refusals=self.refusals,
+            summary=summary(self),
+        )
+
+
+def plan(
+    request: Request,
+    hosts: HostTable,
+    seed: int,
+    weighers: Sequence[FreeResource] = DEFAULT_WEIGHERS,
+) -> Plan:
+    """Decide where a request may go. The same arguments always give the same plan."""
+    checks = chain(request)
+    passing = np.ones(len(hosts), dtype=np.bool_)
+    failing = []
+    for check in checks:
+        mask = check.mask(hosts)
+        failing.append(~mask)
+        passing &= mask
+    order, scores = rank(hosts, passing, seed, weighers)
+    return Plan(request, hosts, seed, checks, tuple(failing), order.tolist(), scores)
+
+
+def summary(decision: Plan) -> str:
+    """Sum a plan up in a line: `4 hosts: 2 short of memory by 512 MB, 1 disabled, 1 down`.
+
+    A host counts once, for the first check of the chain that it fails. A shortage is the smallest one
+    among the hosts it stands for: what would have to be freed for one of them to fit.
+    """
+    considered = len(decision.hosts)
+    counts: Counter[str] = Counter()
+    shortages: dict[str, tuple[int, str]] = {}
+    if decision.order:
+        counts["suitable"] = len(decision.order)
+    counted = np.zeros(considered, dtype=np.bool_)
+    for check, mask in zip(decision.checks, decision.failing, strict=True):
+        for position in np.flatnonzero(mask & ~counted).tolist():
+            finding = check.finding(decision.hosts, position)
+            counts[finding.short] += 1
+            _note_shortage(shortages, finding)
+        counted |= mask
+    hosts = f"{considered} host" + ("" if considered == 1 else "s")
+    if not counts:
+        return "no hosts"
+    parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return f"{hosts}: " + ", ".join(f"{n} {short}{_by(shortages.get(short))}" for short, n in parts)
+
+
+def _note_shortage(shortages: dict[str, tuple[int, str]], finding: Finding) -> None:
+    if finding.reason != "short" or finding.needed is None or finding.available is None:
+        return
+    amount = finding.needed - finding.available
+    known = shortages.get(finding.short)
+    if known is None or amount < known[0]:
+        shortages[finding.short] = (amount, UNITS.get(finding.subject or "", ""))
+
+
+def _by(shortage: tuple[int, str] | None) -> str:
+    return "" if shortage is None else f" by {shortage[0]} {shortage[1]}".rstrip()
+
+
+def _refusal(host: str, check: Check, finding: Finding) -> Refusal:
+    return Refusal(
+        host=host,
+        check=check.name,
+        reason=finding.reason,
+        subject=finding.subject,
+        needed=finding.needed,
+        available=finding.available,
+        detail=finding.private,
+    )
+
+
+def _redacted(refusal: Refusal, alias: Callable[[str], str]) -> Refusal:
+    subject = refusal.subject
+    if refusal.check == "requested_host" and subject is not None:
+        subject = alias(subject)
+    return msgspec.structs.replace(
+        refusal, host=alias(refusal.host), subject=subject, available=None, detail=None
+    )

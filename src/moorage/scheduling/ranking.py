@@ -1,0 +1,55 @@
+"""Ordering the hosts that pass.
+
+A weigher gives each host a figure; the figures are scaled to 0..1 over the hosts that pass, multiplied
+by the weigher's weight and summed. Equal sums are broken by a random order drawn from the seed: the same
+seed, request and table give the same ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from moorage.scheduling.hosts import HostTable
+
+Scores = NDArray[np.float64]
+
+
+class FreeResource(msgspec.Struct, frozen=True):
+    """Prefers hosts with much of a resource left (a negative weight packs instead of spreading).
+
+    Claims under way count as if they had succeeded, so that servers that start together spread too.
+    """
+
+    resource_class: str
+    weight: float = 1.0
+
+    def score(self, hosts: HostTable, chosen: NDArray[np.intp]) -> Scores:
+        """Return the free amounts of the chosen hosts."""
+        column = hosts.resource(self.resource_class)
+        return (column.free[chosen] - column.expected[chosen]).astype(np.float64)
+
+
+DEFAULT_WEIGHERS = (FreeResource("MEMORY_MB"), FreeResource("VCPU"))
+
+
+def rank(
+    hosts: HostTable, passing: NDArray[np.bool_], seed: int, weighers: Sequence[FreeResource]
+) -> tuple[NDArray[np.intp], Scores]:
+    """Return the positions of the passing hosts, best first, and their scores in that order."""
+    chosen = np.flatnonzero(passing)
+    total = np.zeros(len(chosen))
+    for weigher in weighers:
+        if len(chosen):
+            total += weigher.weight * _scaled(weigher.score(hosts, chosen))
+    ties = np.random.default_rng(seed).permutation(len(chosen))
+    order = np.lexsort((ties, -total))
+    return chosen[order], total[order]
+
+
+def _scaled(scores: Scores) -> Scores:
+    low, high = scores.min(), scores.max()
+    return np.zeros(len(scores)) if high == low else (scores - low) / (high - low)
