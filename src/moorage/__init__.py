@@ -1,0 +1,1 @@
+"""Moorage: a network-aware cloud control plane for virtual machines and bare metal."""

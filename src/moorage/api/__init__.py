@@ -1,0 +1,21 @@
+"""The kit every HTTP face is made of: endpoint tables, versions, tokens, policy, faults."""
+
+from moorage.api.app import Api
+from moorage.api.call import Call, Reply
+from moorage.api.context import RequestContext
+from moorage.api.endpoint import ALWAYS, Endpoint, between, since, until
+from moorage.api.versions import Version, VersionScheme
+
+__all__ = [
+    "ALWAYS",
+    "Api",
+    "Call",
+    "Endpoint",
+    "Reply",
+    "RequestContext",
+    "Version",
+    "VersionScheme",
+    "between",
+    "since",
+    "until",
+]

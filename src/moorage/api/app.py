@@ -1,0 +1,217 @@
+"""An API as an ASGI application: from bytes to a Call, from a Reply to bytes.
+
+The order of checks is upstream's: request id, version, route, token, policy, body. It is a plain ASGI callable
+rather than a stack of middlewares: one function shows what happens to a request.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+import structlog
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from moorage.api import faults
+from moorage.api.auth import Authenticator
+from moorage.api.call import Call, Reply
+from moorage.api.context import RequestContext
+from moorage.api.decode import decode_body, decode_query
+from moorage.api.endpoint import Endpoint
+from moorage.api.policy import Policies
+from moorage.api.router import Router
+from moorage.api.versions import VersionScheme
+from moorage.core.errors import (
+    InternalError,
+    MethodNotAllowed,
+    MoorageError,
+    NotAcceptable,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
+from moorage.core.ids import new_id
+from moorage.core.log import get_logger
+
+log = get_logger(__name__)
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+_REQUEST_ID = re.compile(r"^req-[0-9a-f-]{36}$")
+
+
+class Api:
+    """One API over one service object.
+
+    name, style     its name in logs and the shape of its faults (``faults.STYLES``)
+    app             what handlers find as ``call.app``
+    endpoints       the table
+    versions        its microversions, or None
+    authenticate    who sent a request; endpoints with policy None are open
+    prefix          where it is served; ``strip`` are patterns of path beginnings that clients may add (a project id)
+    max_body        bytes
+    """
+
+    def __init__(  # noqa: PLR0913  the parts of an API
+        self,
+        name: str,
+        app: Any,
+        endpoints: Iterable[Endpoint],
+        style: str,
+        versions: VersionScheme | None,
+        *,
+        policies: Policies,
+        authenticate: Authenticator,
+        prefix: str = "",
+        strip: str | None = None,
+        public_url: str | None = None,
+        max_body: int = 1 << 20,
+    ) -> None:
+        self.name = name
+        self.app = app
+        self.router = Router(endpoints)
+        self.style = style
+        self.versions = versions
+        self.policies = policies
+        self.authenticate = authenticate
+        self.prefix = prefix
+        self.public_url = public_url
+        self.max_body = max_body
+        self._render = faults.STYLES[style]
+        self._strip = re.compile(strip) if strip else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: HTTP requests; start and stop are the server's."""
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        request_id = f"req-{new_id()}"
+        with structlog.contextvars.bound_contextvars(request_id=request_id, **_caller_id(headers)):
+            version = self.versions.minimum if self.versions else (0, 0)
+            try:
+                version = self.versions.negotiate(headers) if self.versions else version
+                endpoint, reply = await self._answer(scope, receive, headers, version, request_id)
+                status = reply.status or endpoint.status
+                body = b"" if reply.body is None else _bytes(reply.body)
+                extra = reply.headers
+            except MoorageError as error:
+                status, body, extra = self._fault(error, request_id)
+            except Exception:
+                log.exception("request.failed", method=scope["method"], path=scope["path"])
+                status, body, extra = self._fault(
+                    InternalError(f"Unexpected fault; the log has it as {request_id}."), request_id
+                )
+            await self._send(send, scope["method"], status, body, extra, version, request_id)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, headers: Headers, version: tuple[int, int], request_id: str
+    ) -> tuple[Endpoint, Reply]:
+        path = self._path(scope["path"])
+        rows, parameters = self.router.find(scope["method"], path, version)
+        context = await self._context(rows, headers, request_id)
+        call = Call(
+            app=self.app,
+            context=context,
+            path=parameters,
+            headers=headers,
+            version=version,
+            base_url=self._base_url(scope, headers),
+            raw_path=scope["path"],
+            policies=self.policies,
+        )
+        raw = await _read(receive, self.max_body) if scope["method"] not in ("GET", "HEAD") else b""
+        endpoint = rows[0]
+        if len(rows) == 1 and endpoint.action is None:
+            self._authorize(endpoint, context)
+        endpoint, call.body = decode_body(rows, raw, headers)
+        if len(rows) > 1 or endpoint.action is not None:
+            self._authorize(endpoint, context)
+        call.query = decode_query(endpoint, parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        answer = await endpoint.handler(call)
+        return endpoint, answer if isinstance(answer, Reply) else Reply(answer)
+
+    async def _context(self, rows: list[Endpoint], headers: Headers, request_id: str) -> RequestContext:
+        if all(row.policy is None for row in rows):
+            return RequestContext(request_id=request_id)
+        context = await self.authenticate(headers, request_id)
+        structlog.contextvars.bind_contextvars(project_id=context.project_id)
+        return context
+
+    def _authorize(self, endpoint: Endpoint, context: RequestContext) -> None:
+        if endpoint.policy is not None:
+            self.policies.check(endpoint.policy, context)
+
+    def _path(self, path: str) -> str:
+        path = path[len(self.prefix) :] if self.prefix and path.startswith(self.prefix) else path
+        if self._strip is not None:
+            path = self._strip.sub("", path, count=1)
+        if len(path) > 1 and path.endswith("/"):
+            path = path[:-1]
+        return path or "/"
+
+    def _base_url(self, scope: Scope, headers: Headers) -> str:
+        if self.public_url is not None:
+            return self.public_url.rstrip("/")
+        return f"{scope['scheme']}://{headers.get('host', 'localhost')}{self.prefix}"
+
+    def _fault(self, error: MoorageError, request_id: str) -> tuple[int, bytes, dict[str, str]]:
+        status = faults.status_of(error, self.style)
+        extra: dict[str, str] = {}
+        if isinstance(error, MethodNotAllowed):
+            extra["Allow"] = ", ".join(error.allowed)
+        if isinstance(error, Unavailable):
+            extra["Retry-After"] = str(error.retry_after)
+        if isinstance(error, Unauthorized):
+            extra["WWW-Authenticate"] = "Keystone"
+        return status, _encode(self._render(error, status, request_id)), extra
+
+    async def _send(  # noqa: PLR0913  the parts of an answer
+        self,
+        send: Send,
+        method: str,
+        status: int,
+        body: bytes,
+        extra: dict[str, str],
+        version: tuple[int, int],
+        request_id: str,
+    ) -> None:
+        found = {"x-openstack-request-id": request_id}
+        if self.style == "compute":
+            found["x-compute-request-id"] = request_id
+        if self.versions is not None and status != NotAcceptable.status:
+            found.update(self.versions.headers(version))
+        if body:
+            found["content-type"] = "application/json"
+        found["content-length"] = str(len(body))
+        found.update({k.lower(): v for k, v in extra.items()})
+        raw = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in found.items()]
+        if status == 204:  # noqa: PLR2004  no body, no length
+            raw = [h for h in raw if h[0] != b"content-length"]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+
+def _bytes(body: Any) -> bytes:
+    return body if isinstance(body, bytes) else _encode(body)
+
+
+def _caller_id(headers: Headers) -> dict[str, str]:
+    # The caller's own request id, if it is one: logs of several services can be joined by it.
+    given = headers.get("x-openstack-request-id", "")
+    return {"global_request_id": given} if _REQUEST_ID.match(given) else {}
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Unavailable("the client closed the connection")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise TooLarge(f"The request body is larger than {limit} bytes.")
+        chunks.append(chunk)
+        if not message.get("more_body"):
+            return b"".join(chunks) if len(chunks) > 1 else chunk

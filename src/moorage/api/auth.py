@@ -1,0 +1,152 @@
+"""Tokens: who sent this request. Checked against Keystone, with a bounded cache; other checkers plug in."""
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import aiohttp
+
+from moorage.api.context import RequestContext
+from moorage.core.errors import Unauthorized, Unavailable
+from moorage.core.log import get_logger
+
+log = get_logger(__name__)
+Authenticator = Callable[[Mapping[str, str], str], Awaitable[RequestContext]]
+"""Takes the request's headers and its id; raises Unauthorized."""
+
+
+class KeystoneAuthenticator:
+    """Validates X-Auth-Token by Keystone's own API, as the service user.
+
+    A valid token is remembered for at most ``cache_seconds`` and never beyond its expiry; an invalid one for
+    the same time. The cache holds at most ``cache_size`` tokens, by hash: the tokens themselves are not kept.
+    """
+
+    def __init__(  # noqa: PLR0913  facts of one credential
+        self,
+        url: str,
+        *,
+        username: str,
+        password: str,
+        project: str = "service",
+        domain: str = "Default",
+        cache_seconds: float = 60.0,
+        cache_size: int = 10_000,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._credential = {
+            "auth": {
+                "identity": {
+                    "methods": ["password"],
+                    "password": {
+                        "user": {"name": username, "domain": {"name": domain}, "password": password},
+                    },
+                },
+                "scope": {"project": {"name": project, "domain": {"name": domain}}},
+            }
+        }
+        self._cache: OrderedDict[bytes, tuple[float, dict[str, Any] | None]] = OrderedDict()
+        self._cache_seconds = cache_seconds
+        self._cache_size = cache_size
+        self._pending: dict[bytes, asyncio.Future[dict[str, Any] | None]] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._own_token: str | None = None
+
+    async def close(self) -> None:
+        """Close the connections to Keystone."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def __call__(self, headers: Mapping[str, str], request_id: str) -> RequestContext:
+        """The caller of a request; raises Unauthorized, or Unavailable when Keystone does not answer."""
+        token = headers.get("x-auth-token")
+        if not token:
+            raise Unauthorized("The request you have made requires authentication.")
+        facts = await self._facts(token)
+        if facts is None:
+            raise Unauthorized("The token is unknown, expired or revoked.")
+        return _context(facts, request_id, token)
+
+    async def _facts(self, token: str) -> dict[str, Any] | None:
+        key = hashlib.sha256(token.encode()).digest()
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] > time.monotonic():
+            self._cache.move_to_end(key)
+            return cached[1]
+        pending = self._pending.get(key)
+        if pending is not None:
+            return await asyncio.shield(pending)
+        # Many requests with one new token ask Keystone once.
+        future = asyncio.ensure_future(self._validate(token))
+        self._pending[key] = future
+        try:
+            facts = await future
+        finally:
+            self._pending.pop(key, None)
+        self._remember(key, facts)
+        return facts
+
+    def _remember(self, key: bytes, facts: dict[str, Any] | None) -> None:
+        keep = self._cache_seconds
+        if facts is not None:
+            expires = datetime.fromisoformat(facts["expires_at"])
+            keep = min(keep, (expires - datetime.now(expires.tzinfo)).total_seconds())
+        if keep > 0:
+            self._cache[key] = (time.monotonic() + keep, facts)
+            while len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+
+    async def _validate(self, token: str) -> dict[str, Any] | None:
+        for attempt in range(2):
+            if self._own_token is None:
+                self._own_token = await self._authenticate()
+            headers = {"X-Auth-Token": self._own_token, "X-Subject-Token": token}
+            status, body, _ = await self._request("GET", "/auth/tokens?nocatalog", headers=headers)
+            if status == 200:  # noqa: PLR2004
+                found: dict[str, Any] = body["token"]
+                return found
+            if status == 401 and attempt == 0:  # noqa: PLR2004  our own token has expired
+                self._own_token = None
+                continue
+            if status in (401, 404):
+                return None
+            break
+        raise Unavailable(f"Keystone answered {status} when a token was checked; try again.")
+
+    async def _authenticate(self) -> str:
+        status, _, headers = await self._request("POST", "/auth/tokens", json=self._credential)
+        if status != 201:  # noqa: PLR2004
+            raise Unavailable(f"Keystone refused the service user of this API (status {status}).")
+        return headers["X-Subject-Token"]
+
+    async def _request(self, method: str, path: str, **kw: Any) -> tuple[int, Any, Mapping[str, str]]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
+        try:
+            async with self._session.request(method, self._url + path, **kw) as answer:
+                body = await answer.json() if answer.content_type == "application/json" else None
+                return answer.status, body, answer.headers
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unavailable(f"Keystone does not answer: {error}") from error
+
+
+def _context(facts: dict[str, Any], request_id: str, token: str) -> RequestContext:
+    project = facts.get("project") or {}
+    user = facts["user"]
+    return RequestContext(
+        request_id=request_id,
+        user_id=user["id"],
+        user_name=user.get("name"),
+        user_domain_id=user.get("domain", {}).get("id"),
+        project_id=project.get("id"),
+        project_name=project.get("name"),
+        project_domain_id=project.get("domain", {}).get("id"),
+        roles=frozenset(r["name"].lower() for r in facts.get("roles", ())),
+        system_scope=bool(facts.get("system", {}).get("all")),
+        token=token,
+    )

@@ -1,0 +1,50 @@
+"""Policy: oslo.policy with the names and file format that operators have."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+from moorage.api.context import RequestContext
+from moorage.core.errors import Forbidden
+
+# The three personas of upstream's secure defaults; an admin may everything.
+COMMON: dict[str, str] = {
+    "admin_api": "role:admin",
+    "context_is_admin": "role:admin",
+    "project_reader": "role:admin or (role:reader and project_id:%(project_id)s)",
+    "project_member": "role:admin or (role:member and project_id:%(project_id)s)",
+    "project_manager": "role:admin or (role:manager and project_id:%(project_id)s)",
+    "service_api": "role:service",
+    "owner": "role:admin or project_id:%(project_id)s",
+    "anyone": "@",
+}
+
+
+class Policies:
+    """One API's rules: defaults, over which the operator's file wins.
+
+    ``path`` is a YAML file of ``"rule": "check"``; a rule it does not name keeps its default.
+    """
+
+    def __init__(self, defaults: Mapping[str, str], path: str | None = None) -> None:
+        conf = cfg.ConfigOpts()
+        conf([], project="moorage", default_config_files=[])
+        self._enforcer = policy.Enforcer(conf, use_conf=path is not None, policy_file=path)
+        self._enforcer.suppress_default_change_warnings = True
+        for name, check in {**COMMON, **defaults}.items():
+            self._enforcer.register_default(policy.RuleDefault(name, check))
+        self._enforcer.load_rules()
+        self.names = frozenset(defaults)
+
+    def allows(self, rule: str, context: RequestContext, target: Mapping[str, Any] | None = None) -> bool:
+        """Whether ``rule`` lets the caller act on ``target``."""
+        if target is None:
+            target = {"project_id": context.project_id, "tenant_id": context.project_id}
+        return bool(self._enforcer.enforce(rule, dict(target), context.credentials()))
+
+    def check(self, rule: str, context: RequestContext, target: Mapping[str, Any] | None = None) -> None:
+        """Raise Forbidden where ``rule`` does not let the caller act on ``target``."""
+        if not self.allows(rule, context, target):
+            raise Forbidden(f"Policy doesn't allow {rule} to be performed.", rule=rule)

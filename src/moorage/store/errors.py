@@ -1,0 +1,37 @@
+"""What the database refuses, as types; the constraint's name tells which rule."""
+
+from moorage.core.errors import Conflict, Unavailable
+
+
+class ConstraintViolation(Conflict):
+    """A rule of the schema refused a write."""
+
+    code = "store.constraint"
+
+    def __init__(self, message: str, *, constraint: str) -> None:
+        super().__init__(message, constraint=constraint)
+        self.constraint = constraint
+
+
+class UniqueViolation(ConstraintViolation):
+    """The key exists already."""
+
+
+class ForeignKeyViolation(ConstraintViolation):
+    """The row refers to one that is not there, or is still referred to."""
+
+
+class CheckViolation(ConstraintViolation):
+    """A value is out of its allowed range."""
+
+
+class SerializationConflict(Conflict):
+    """The transaction met a concurrent one (40001, 40P01) and can be run again."""
+
+    code = "store.serialization"
+
+
+class StoreUnavailable(Unavailable):
+    """PostgreSQL does not answer, or no connection was free in time."""
+
+    code = "store.unavailable"

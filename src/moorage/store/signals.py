@@ -1,0 +1,104 @@
+"""Wake-ups: one LISTEN connection a process, fanned out to subscribers.
+
+A signal says "look again", no more: payloads are not kept, several may arrive as one, and a lost connection
+wakes everybody once it is back. Every waiter therefore also waits with a timer.
+"""
+
+import asyncio
+import contextlib
+from typing import Any
+
+from moorage.core.errors import Unavailable
+from moorage.core.log import get_logger
+from moorage.store.database import Database
+
+log = get_logger(__name__)
+
+
+class Subscription:
+    """One subscriber's flag for a channel."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake the subscriber."""
+        self._event.set()
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  the timer is the point of this method
+        """Wait for a signal or ``timeout`` seconds; True when a signal came. Clears the flag."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), timeout)
+        came = self._event.is_set()
+        self._event.clear()
+        return came
+
+
+class Signals:
+    """Subscriptions by channel; ``start`` before use, ``stop`` at the end."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._channels: dict[str, list[Subscription]] = {}
+        self._payloads: dict[str, list[Any]] = {}
+        self._connection: Any = None
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    def subscribe(self, channel: str) -> Subscription:
+        """A new subscription; it also gets what this process publishes by ``wake``."""
+        subscription = Subscription()
+        self._channels.setdefault(channel, []).append(subscription)
+        self._changed.set()
+        return subscription
+
+    def unsubscribe(self, channel: str, subscription: Subscription) -> None:
+        """End a subscription."""
+        with contextlib.suppress(ValueError, KeyError):
+            self._channels[channel].remove(subscription)
+
+    def wake(self, channel: str) -> None:
+        """Wake the subscribers in this process at once, without a database round trip."""
+        for subscription in self._channels.get(channel, ()):
+            subscription.set()
+
+    async def start(self) -> None:
+        """Listen; reconnects by itself."""
+        self._task = asyncio.create_task(self._run(), name="store-signals")
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except (Unavailable, OSError) as error:
+                log.warning("signals.lost", error=str(error))
+                await asyncio.sleep(1)
+
+    async def _listen(self) -> None:
+        connection = await self._database.dedicated()
+        closed = asyncio.Event()
+        connection.add_termination_listener(lambda _c: closed.set())
+        listening: set[str] = set()
+        try:
+            while not closed.is_set():
+                self._changed.clear()
+                for channel in set(self._channels) - listening:
+                    await connection.add_listener(channel, lambda _c, _p, name, _payload: self.wake(name))
+                    listening.add(channel)
+                    self.wake(channel)
+                waiters = [asyncio.create_task(e.wait()) for e in (closed, self._changed)]
+                try:
+                    await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for waiter in waiters:
+                        waiter.cancel()
+        finally:
+            connection.terminate()

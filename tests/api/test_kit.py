@@ -1,0 +1,146 @@
+"""The API kit over real HTTP semantics: routes, versions, faults, bodies."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.testclient import TestClient
+
+from moorage.api import ALWAYS, Api, Call, Endpoint, Reply, RequestContext, VersionScheme, since
+from moorage.api.policy import Policies
+from moorage.core.errors import NotFound, Unauthorized
+
+
+class Thing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    size: int = 1
+
+
+class Create(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    thing: Thing
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    limit: int | None = None
+    tag: list[str] = []
+
+
+async def create(call: Call[Any]) -> Any:
+    return {"thing": {"name": call.body.thing.name, "project": call.context.project_id}}
+
+
+async def listing(call: Call[Any]) -> Any:
+    return {"limit": call.query.limit, "tags": call.query.tag}
+
+
+async def show(call: Call[Any]) -> Any:
+    if call.path["id"] == "none":
+        raise NotFound("no such thing")
+    if call.path["id"] == "bug":
+        raise ZeroDivisionError
+    return Reply({"id": call.path["id"]}, headers={"X-Extra": "1"})
+
+
+async def act(call: Call[Any]) -> Any:
+    return {"got": call.body.size}
+
+
+async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
+    token = headers.get("x-auth-token")
+    if token is None:
+        raise Unauthorized("who?")
+    return RequestContext(request_id=request_id, project_id="p1", user_id="u", roles=frozenset(token.split("+")))
+
+
+class Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    size: int
+
+
+TABLE = (
+    Endpoint("GET", "/", listing, None, query=Query),
+    Endpoint("POST", "/things", create, "things:create", body=Create, status=202),
+    Endpoint("GET", "/things/{id}", show, "things:show"),
+    Endpoint("PUT", "/things/{id}", show, "things:show", versions=since("2.5")),
+    Endpoint("POST", "/things/{id}/action", act, "things:create", body=Act, action="grow"),
+    Endpoint("POST", "/things/{id}/action", act, "things:admin", body=Act, action="shrink", versions=ALWAYS),
+)
+
+
+@pytest.fixture
+def client() -> TestClient:
+    rules = {"things:create": "rule:project_member", "things:show": "rule:project_reader", "things:admin": "role:admin"}
+    api = Api(
+        "things",
+        None,
+        TABLE,
+        "compute",
+        VersionScheme("compute", (2, 1), (2, 9), "X-OpenStack-Nova-API-Version"),
+        policies=Policies(rules),
+        authenticate=check,
+        max_body=1000,
+    )
+    return TestClient(api, headers={"X-Auth-Token": "member+reader"}, raise_server_exceptions=False)
+
+
+def test_a_body_is_decoded_and_answered(client: TestClient) -> None:
+    answer = client.post("/things", json={"thing": {"name": "a"}})
+    assert (answer.status_code, answer.json()) == (202, {"thing": {"name": "a", "project": "p1"}})
+    assert answer.headers["openstack-api-version"] == "compute 2.1"
+    assert answer.headers["x-openstack-request-id"].startswith("req-")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"thing": {"name": 1}}, "thing.name"),
+        ({"thing": {}}, "thing.name"),
+        ({"thing": {"name": "a", "colour": 1}}, "thing.colour"),
+        ({}, "thing"),
+        ([], "the body"),
+    ],
+)
+def test_a_wrong_body_names_its_field(client: TestClient, body: Any, field: str) -> None:
+    answer = client.post("/things", json=body)
+    assert answer.status_code == 400
+    assert field in answer.json()["badRequest"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/none", {}, 404),
+        ("DELETE", "/things/a", {}, 405),
+        ("PUT", "/things/a", {}, 405),
+        ("PUT", "/things/a", {"OpenStack-API-Version": "compute 2.5"}, 200),
+        ("GET", "/things/a", {"OpenStack-API-Version": "compute 3.0"}, 406),
+        ("GET", "/things/a", {"OpenStack-API-Version": "compute x"}, 400),
+        ("GET", "/things/none", {}, 404),
+        ("GET", "/things/bug", {}, 500),
+        ("GET", "/things/a", {"X-Auth-Token": "nobody"}, 403),
+    ],
+)
+def test_statuses(client: TestClient, method: str, path: str, headers: dict[str, str], status: int) -> None:
+    assert client.request(method, path, headers=headers).status_code == status
+
+
+def test_405_says_what_is_allowed(client: TestClient) -> None:
+    assert client.delete("/things/a").headers["allow"] == "GET"
+
+
+def test_actions_choose_their_row_and_policy(client: TestClient) -> None:
+    assert client.post("/things/a/action", json={"grow": {"size": 2}}).json() == {"got": 2}
+    assert client.post("/things/a/action", json={"shrink": {"size": 2}}).status_code == 403
+    assert client.post("/things/a/action", json={"none": {}}).status_code == 400
+    assert "grow.size" in client.post("/things/a/action", json={"grow": {"size": "x"}}).text
+
+
+def test_queries_are_typed(client: TestClient) -> None:
+    assert client.get("/?limit=3&tag=a&tag=b").json() == {"limit": 3, "tags": ["a", "b"]}
+    assert client.get("/?limit=x").status_code == 400
+    assert client.get("/?colour=x").status_code == 400
+
+
+def test_too_large_and_wrong_media(client: TestClient) -> None:
+    assert client.post("/things", content=b"x" * 2000).status_code == 413
+    assert client.post("/things", content=b"<a/>", headers={"Content-Type": "text/xml"}).status_code == 415
