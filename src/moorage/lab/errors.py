@@ -1,9 +1,9 @@
 """What can go wrong in a lab.
 
-    LabError
-     ├─ LabFileError      the YAML file is wrong; ``field`` names the place
-     ├─ LabUnavailable    this machine lacks a privilege or a program; ``missing`` lists them
-     └─ CommandFailed     a program we ran answered with an error; ``argv`` and ``output`` say which
+LabError
+├─ LabFileError      the YAML file is wrong; ``field`` names the place
+├─ LabUnavailable    this machine lacks a privilege or a program; ``missing`` lists them
+└─ CommandFailed     a program we ran answered with an error; ``argv`` and ``output`` say which
 """
 
 from __future__ import annotations

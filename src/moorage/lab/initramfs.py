@@ -62,9 +62,7 @@ def scripts() -> dict[str, bytes]:
 def build(root: Path) -> bytes:
     """Make the archive from a folder holding the extracted kernel and busybox packages."""
     modules = kernel_modules(root)
-    files: dict[str, tuple[int, bytes]] = {
-        place: (0o755, content) for place, content in scripts().items()
-    }
+    files: dict[str, tuple[int, bytes]] = {place: (0o755, content) for place, content in scripts().items()}
     files["bin/busybox"] = (0o755, _busybox(root).read_bytes())
     for library in _libraries(_busybox(root)):
         files[str(library).lstrip("/")] = (0o755, library.resolve().read_bytes())
@@ -117,7 +115,7 @@ def _add_module(name: str, found: Mapping[str, Path], ordered: dict[str, bytes])
         return
     content = _read_module(found[name])
     depends = _DEPENDS.search(content)
-    for needed in (depends.group(1).decode().split(",") if depends else []):
+    for needed in depends.group(1).decode().split(",") if depends else []:
         if needed:
             _add_module(needed.replace("-", "_"), found, ordered)
     ordered[name] = content

@@ -37,7 +37,7 @@ def run(
     """
     command = [str(word) for word in argv]
     try:
-        done = subprocess.run(  # noqa: S603  (argv list, never a shell)
+        done = subprocess.run(
             command,
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,
@@ -68,7 +68,7 @@ def start_daemon(
     Its three streams are its log file and nothing of ours, so the caller's pipes close when the caller ends.
     """
     with log.open("ab") as output:
-        child = subprocess.Popen(  # noqa: S603  (argv list, never a shell)
+        child = subprocess.Popen(
             [str(word) for word in argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
