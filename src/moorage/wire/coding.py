@@ -35,16 +35,16 @@ decode_commands = msgspec.json.Decoder(Commands).decode
 decode_uplink = msgspec.json.Decoder(Uplink).decode
 
 
-class UnknownKind(ValueError):
+class UnknownKindError(ValueError):
     """The kind of a command is not one of this build's."""
 
 
 def payload_of(command: Command) -> GuestPayload:
-    """The typed payload; raises UnknownKind, or msgspec.ValidationError naming the field that is wrong."""
+    """The typed payload; raises UnknownKindError, or msgspec.ValidationError naming the field that is wrong."""
     decoder = _decoders.get(command.kind)
     if decoder is None:
         msg = f"this agent does not know commands of the kind {command.kind!r}"
-        raise UnknownKind(msg)
+        raise UnknownKindError(msg)
     return decoder.decode(command.payload)
 
 

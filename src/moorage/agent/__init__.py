@@ -1,0 +1,1 @@
+"""The program on hosts: takes commands, runs guests, plugs their ports, reports. Imports wire and core alone."""

@@ -1,0 +1,1 @@
+"""What plugs ports: Open vSwitch under OVN, or a simulation of it."""

@@ -1,0 +1,1 @@
+"""What runs guests: QEMU, or a simulation of it."""
