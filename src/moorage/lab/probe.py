@@ -22,6 +22,8 @@ from moorage.lab.shell import end, wait_for
 from moorage.lab.up import host_named
 
 _LINK = "probe0"
+#: Seconds that OVN has to install the flows of a plugged port.
+PLUG_TIMEOUT = 20.0
 
 
 class ProbePort(msgspec.Struct, frozen=True):
@@ -101,7 +103,9 @@ class Probe:
         self._host.vsctl("--may-exist", "add-port", "br-int", self._peer,
                          "--", "set", "interface", self._peer, f"external_ids:iface-id={port.port_id}",
                          f'external_ids:attached-mac="{port.mac}"')  # fmt: skip
-        wait_for(f"OVN to take up port {port.port_id} on {self._host.name}", self._installed, timeout=20)
+        wait_for(
+            f"OVN to take up port {port.port_id} on {self._host.name}", self._installed, timeout=PLUG_TIMEOUT
+        )
 
     def _installed(self) -> bool:
         said = self._host.vsctl("--if-exists", "get", "interface", self._peer, "external_ids:ovn-installed")

@@ -1,0 +1,166 @@
+"""A whole lab: built, used by hand-written networks and real guests, and taken down without a trace."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from moorage.lab import image, model, netns, probe, up
+from moorage.lab.errors import CommandFailed, LabError
+from moorage.lab.names import names_of
+from moorage.lab.shell import run
+
+pytestmark = pytest.mark.usefixtures("lab_machine")
+
+
+class Network:
+    """A logical switch with DHCP, written straight into the Northbound database."""
+
+    def __init__(self, record: up.Record) -> None:
+        self._nb = record.southbound.replace("sb.sock", "nb.sock")
+        self.nb("ls-add", "net", "--", "set", "logical_switch", "net", "other_config:subnet=10.9.0.0/24")
+        self._dhcp = self.nb("create", "dhcp_options", "cidr=10.9.0.0/24",
+                             'options={"server_id"="10.9.0.1","server_mac"="02:00:00:00:09:01",'
+                             '"lease_time"="3600","mtu"="1442","router"="10.9.0.1"}').strip()  # fmt: skip
+
+    def nb(self, *words: str) -> str:
+        return run("ovn-nbctl", f"--db={self._nb}", "--timeout=10", *words)
+
+    def port(self, port_id: str, number: int) -> probe.ProbePort:
+        mac, address = f"02:00:00:00:09:{number:02x}", f"10.9.0.{number}"
+        self.nb("lsp-add", "net", port_id, "--", "lsp-set-addresses", port_id, f"{mac} {address}",
+                "--", "lsp-set-dhcpv4-options", port_id, self._dhcp)  # fmt: skip
+        return probe.ProbePort(port_id, mac, f"{address}/24")
+
+
+def leftovers(state: Path) -> list[str]:
+    """Processes whose command line names the lab's folder, and namespaces of the lab."""
+    found = names_of(state).namespaces()
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(state) in words:
+            found.append(words)
+    return found
+
+
+@pytest.fixture
+def state(short_path):
+    state = short_path / "lab"
+    yield state
+    up.down(state)
+
+
+def boot_guest(host, port: probe.ProbePort, guest: image.GuestImage, folder: Path) -> Path:
+    """Boot the image on a host as an agent would, its tap under the port's id; returns the console's log."""
+    tap, console, overlay = f"tap{port.port_id[:11]}", folder / "console.log", folder / "disk.qcow2"
+    run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", guest.disk, overlay)
+    netns.inside(host.namespace, "ip", "tuntap", "add", tap, "mode", "tap")
+    netns.batch(host.namespace, [f"link set dev {tap} up"])
+    host.vsctl(
+        "add-port", "br-int", tap, "--", "set", "interface", tap, f"external_ids:iface-id={port.port_id}"
+    )
+    netns.inside(host.namespace, "qemu-system-x86_64", "-M", "pc", "-accel", "tcg,tb-size=32", "-cpu", "qemu64",
+                 "-m", str(image.MIN_RAM_MB), "-nodefaults", "-no-user-config", "-display", "none",
+                 "-serial", f"file:{console}", "-drive", f"file={overlay},if=virtio,format=qcow2",
+                 "-netdev", f"tap,id=n0,ifname={tap},script=no,downscript=no,vnet_hdr=off",
+                 "-device", f"virtio-net-pci,netdev=n0,mac={port.mac},romfile=", "-daemonize")  # fmt: skip
+    return console
+
+
+def test_a_guest_of_the_image_is_reached_from_another_rack_and_goes_with_the_lab(
+    state, short_path, guest_image
+):
+    said: list[str] = []
+    record = up.up(model.default_file(), state, progress=said.append)
+    assert len([line for line in said if line.startswith("host ")]) == 4
+    network = Network(record)
+    guest, client = network.port("aaaaaaaa-guest", 10), network.port("bbbbbbbb-client", 11)
+    console = boot_guest(up.host_named(state, "r1h1"), guest, guest_image, short_path)
+
+    plugged = probe.plug(state, "r2h2", client)
+    assert plugged.ping("10.9.0.10", wait=90)
+    assert probe.find(state, client.port_id).echo("10.9.0.10")
+    assert not plugged.echo("10.9.0.10", port=8)
+    assert "moorage guest guest ready 10.9.0.10" in console.read_text(errors="replace")
+
+    assert [host.guests for host in up.status(state).hosts] == [1, 0, 0, 0]
+    up.down(state)
+    assert leftovers(state) == []
+    assert not state.exists()
+
+
+def test_hosts_of_two_racks_reach_each_other_and_their_physical_networks(state):
+    record = up.up(model.default_file(), state)
+    for _rack, host in record.lab.places():
+        space = names_of(state).namespace(host.name)
+        netns.inside(space, "ping", "-n", "-c", "1", "-W", "5", "172.30.2.11")
+    networks = {host.name: list(rack.physical_networks) for rack, host in record.lab.places()}
+    for name, expected in networks.items():
+        bridges = up.host_named(state, name).vsctl("list-br").split()
+        assert {f"br-{network}" for network in expected} < set(bridges)
+
+
+def test_up_again_repairs_and_a_stranger_can_take_it_down(state):
+    up.up(model.default_file(), state)
+    before = up.status(state)
+    controller = up.host_named(state, "r1h2").pid("controller")
+    run("kill", "-9", str(controller))
+    deadline = time.monotonic() + 10
+    while not up.status(state).hosts[1].missing and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert up.status(state).hosts[1].missing == ("controller",)
+
+    up.up(model.default_file(), state)
+    assert up.status(state) == before
+    up.down(state)
+    assert leftovers(state) == []
+
+
+def test_a_half_built_lab_is_taken_down(state, monkeypatch):
+    def fail(*_args):
+        raise CommandFailed(["ovn-controller"], "no such thing today")
+
+    monkeypatch.setattr("moorage.lab.host.LabHost._start_controller", fail)
+    with pytest.raises(CommandFailed):
+        up.up(model.default_file(), state)
+    assert leftovers(state) != []
+    up.down(state)
+    assert leftovers(state) == []
+    assert not state.exists()
+
+
+def test_down_touches_nothing_that_is_no_lab(short_path):
+    (short_path / "mine").write_text("precious")
+    up.down(short_path)
+    assert (short_path / "mine").read_text() == "precious"
+
+
+def test_a_path_too_long_for_sockets_is_said_before_anything_runs(short_path):
+    deep = short_path / ("x" * 90)
+    with pytest.raises(LabError, match="shorter path"):
+        up.up(model.default_file(), deep)
+    up.down(deep)
+    assert leftovers(deep) == []
+
+
+def test_a_probe_whose_port_nobody_knows_leaves_nothing(state, monkeypatch):
+    monkeypatch.setattr("moorage.lab.probe.PLUG_TIMEOUT", 0.5)
+    up.up(model.default_file(), state)
+    port = probe.ProbePort("cccccccc-unknown", "02:00:00:00:09:33", "10.9.0.33/24")
+    with pytest.raises(CommandFailed):
+        probe.plug(state, "r1h1", port)
+    assert [name for name in names_of(state).namespaces() if "probe" in name] == []
+    with pytest.raises(LabError, match="no probe"):
+        probe.find(state, port.port_id)
+
+
+def test_daemons_hold_no_pipe_of_the_caller(state):
+    script = f"from pathlib import Path; from moorage.lab import up, model; up.up(model.default_file(), Path({str(state)!r}))"
+    # run() reads both pipes to their ends, so it would time out here if a daemon kept one open.
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
