@@ -1,0 +1,4 @@
+"""One rule: a host acts for itself. The credential says which host; there is no target to choose."""
+
+HOST = "agent:host"
+DEFAULTS: dict[str, str] = {HOST: "@"}

@@ -1,0 +1,79 @@
+"""Rows of the registry and the queue, frozen."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from moorage.core.clock import utcnow
+from moorage.wire.messages import Command, HostReport
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """A host as the registry knows it.
+
+    ``facts`` is the last report without its guests, as plain JSON (keys as in wire.HostReport), None until the
+    host has reported; ``guests`` are [{server_id, power_state}].
+    """
+
+    id: str
+    name: str
+    disabled: bool
+    disabled_reason: str | None
+    protocol: int
+    agent_version: str
+    hypervisor_type: str | None
+    facts: dict[str, Any] | None
+    guests: list[dict[str, Any]]
+    last_seen: datetime | None
+    created_at: datetime
+    updated_at: datetime | None
+
+    def up(self, down_time: float, now: datetime | None = None) -> bool:
+        """Whether it was heard of within ``down_time`` seconds."""
+        if self.last_seen is None:
+            return False
+        return (now or utcnow()) - self.last_seen <= timedelta(seconds=down_time)
+
+    def report(self) -> HostReport | None:
+        """The facts, typed, with the guests; None until the host has reported."""
+        if self.facts is None:
+            return None
+        return msgspec.convert({**self.facts, "guests": self.guests}, HostReport)
+
+
+class QueuedCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command row as it is delivered."""
+
+    id: str
+    seq: int
+    host: str
+    operation: str
+    step: str
+    kind: str
+    fence: int
+    payload: dict[str, Any]
+    deadline: datetime | None
+
+    def to_wire(self) -> Command:
+        """The form that agents read."""
+        return Command(
+            id=self.id,
+            seq=self.seq,
+            operation=self.operation,
+            step=self.step,
+            fence=self.fence,
+            kind=self.kind,
+            payload=msgspec.Raw(msgspec.json.encode(self.payload)),
+            deadline=self.deadline,
+        )
+
+
+class EndedCommand(msgspec.Struct, frozen=True):
+    """What a recorded result belongs to."""
+
+    id: str
+    operation: str
+    step: str
+    kind: str
+    fence: int

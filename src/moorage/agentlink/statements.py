@@ -1,0 +1,180 @@
+"""Every statement of this package, compiled once."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import insert
+
+from moorage.agentlink.model import EndedCommand, Host, QueuedCommand
+from moorage.agentlink.tables import commands, enrollment_tokens, host_credentials, hosts
+from moorage.store.schema import Json, Timestamp
+from moorage.store.statement import Statement, text_param, texts_param
+
+_now = sa.func.now()
+
+
+def _param(name: str, type_: sa.types.TypeEngine[Any]) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=type_)
+
+
+_hash = _param("hash", sa.LargeBinary())
+_queued = [commands.c[name] for name in QueuedCommand.__struct_fields__]
+
+# --- the queue -------------------------------------------------------------------------------------------------
+
+_ENQUEUE = insert(commands).values(
+    id=text_param("id"),
+    host=text_param("host"),
+    operation=text_param("operation"),
+    step=text_param("step"),
+    kind=text_param("kind"),
+    fence=_param("fence", sa.BigInteger()),
+    payload=_param("payload", Json()),
+    deadline=_param("deadline", Timestamp),
+    delivered_at=sa.case((_param("local", sa.Boolean()), _now)),
+)
+# The same key again is the same command: the update changes nothing, and makes RETURNING give the row there is.
+# A command for a host that polls elsewhere wakes the other processes in the same statement.
+ENQUEUE: Statement[tuple[str, int]] = Statement(
+    _ENQUEUE.on_conflict_do_update(
+        index_elements=["operation", "step", "kind", "fence", "host"],
+        set_={"operation": _ENQUEUE.excluded.operation},
+    ).returning(
+        commands.c.id,
+        commands.c.seq,
+        sa.case(
+            (sa.not_(_param("local", sa.Boolean())), sa.cast(sa.func.pg_notify("commands", ""), sa.Text))
+        ),
+    )
+)
+
+_unfinished = commands.c.finished_at.is_(None)
+DELIVER_ALL = Statement(
+    sa.update(commands)
+    .where(commands.c.host == text_param("host"), _unfinished)
+    .values(delivered_at=_now)
+    .returning(*_queued),
+    row=QueuedCommand,
+)
+_new = (
+    sa.select(commands.c.id)
+    .where(_unfinished, commands.c.delivered_at.is_(None), commands.c.host == sa.any_(texts_param("hosts")))
+    .with_for_update(skip_locked=True)
+)
+DELIVER_NEW = Statement(
+    sa.update(commands).where(commands.c.id.in_(_new)).values(delivered_at=_now).returning(*_queued),
+    row=QueuedCommand,
+)
+_stale = sa.func.make_interval(0, 0, 0, 0, 0, 0, _param("seconds", sa.Double()))
+DELIVER_AGAIN = Statement(
+    sa.update(commands)
+    .where(
+        _unfinished,
+        commands.c.delivered_at < _now - _stale,
+        commands.c.host == sa.any_(texts_param("hosts")),
+    )
+    .values(delivered_at=_now)
+    .returning(*_queued),
+    row=QueuedCommand,
+)
+GIVE_BACK: Statement[object] = Statement(
+    sa.update(commands)
+    .where(_unfinished, commands.c.id == sa.any_(texts_param("ids")))
+    .values(delivered_at=None)
+)
+
+# One statement for the whole batch; rows that were finished before, or are another host's, do not come back.
+_batch = sa.func.unnest(
+    texts_param("ids"), texts_param("outcomes"), sa.bindparam("errors", type_=postgresql.ARRAY(Json))
+).table_valued("id", "outcome", "error", name="batch")
+FINISH = Statement(
+    sa.update(commands)
+    .where(commands.c.id == _batch.c.id, commands.c.host == text_param("host"), _unfinished)
+    .values(
+        finished_at=_now,
+        outcome=_batch.c.outcome,
+        error=sa.cast(_batch.c.error, Json),
+        payload=sa.cast(sa.literal_column("'{}'"), Json),
+    )
+    .returning(*(commands.c[name] for name in EndedCommand.__struct_fields__)),
+    row=EndedCommand,
+)
+OWN: Statement[tuple[str]] = Statement(
+    sa.select(commands.c.id).where(
+        commands.c.host == text_param("host"), commands.c.id == sa.any_(texts_param("ids"))
+    )
+)
+PRUNE: Statement[object] = Statement(
+    sa.delete(commands).where(commands.c.finished_at < _param("before", Timestamp))
+)
+
+# --- the registry ----------------------------------------------------------------------------------------------
+
+HOSTS = Statement(sa.select(hosts).order_by(hosts.c.name), row=Host)
+HOST = Statement(sa.select(hosts).where(hosts.c.name == text_param("name")), row=Host)
+ADD_HOST: Statement[tuple[str]] = Statement(
+    insert(hosts)
+    .values(
+        id=text_param("id"),
+        name=text_param("name"),
+        protocol=_param("protocol", sa.Integer()),
+        agent_version=text_param("agent_version"),
+    )
+    .on_conflict_do_nothing()
+    .returning(hosts.c.id)
+)
+SET_DISABLED = Statement(
+    sa.update(hosts)
+    .where(hosts.c.name == text_param("name"))
+    .values(disabled=_param("disabled", sa.Boolean()), disabled_reason=text_param("reason"), updated_at=_now)
+    .returning(hosts),
+    row=Host,
+)
+REPORT: Statement[object] = Statement(
+    sa.update(hosts)
+    .where(hosts.c.name == text_param("name"))
+    .values(
+        facts=_param("facts", Json()),
+        guests=_param("guests", Json()),
+        hypervisor_type=text_param("hypervisor_type"),
+        protocol=_param("protocol", sa.Integer()),
+        agent_version=text_param("agent_version"),
+        last_seen=_now,
+        updated_at=_now,
+    )
+)
+TOUCH: Statement[object] = Statement(
+    sa.update(hosts).where(hosts.c.name == sa.any_(texts_param("names"))).values(last_seen=_now)
+)
+
+# --- credentials and tokens ------------------------------------------------------------------------------------
+
+ADD_TOKEN: Statement[object] = Statement(
+    sa.insert(enrollment_tokens).values(
+        hash=_hash,
+        host=text_param("host"),
+        uses_left=_param("uses", sa.Integer()),
+        expires_at=_param("expires_at", Timestamp),
+    )
+)
+USE_TOKEN = Statement[tuple[str | None]](
+    sa.update(enrollment_tokens)
+    .where(
+        enrollment_tokens.c.hash == _hash,
+        enrollment_tokens.c.uses_left > 0,
+        enrollment_tokens.c.expires_at > _now,
+        sa.or_(enrollment_tokens.c.host.is_(None), enrollment_tokens.c.host == text_param("name")),
+    )
+    .values(uses_left=enrollment_tokens.c.uses_left - 1)
+    .returning(enrollment_tokens.c.host)
+)
+ADD_CREDENTIAL: Statement[object] = Statement(
+    sa.insert(host_credentials).values(hash=_hash, host=text_param("host"))
+)
+REVOKE: Statement[object] = Statement(
+    sa.delete(host_credentials).where(host_credentials.c.host == text_param("host"))
+)
+CREDENTIAL: Statement[tuple[str]] = Statement(
+    sa.select(host_credentials.c.host).where(host_credentials.c.hash == _hash)
+)
