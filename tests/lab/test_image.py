@@ -10,7 +10,6 @@ import pytest
 
 from moorage.lab import image, initramfs
 
-
 needs_cpio = pytest.mark.skipif(shutil.which("cpio") is None, reason="needs cpio, as the independent reader")
 
 

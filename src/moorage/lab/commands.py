@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moorage.core.errors import MoorageError
-from moorage.lab import image, model, probe, up
+from moorage.lab import demo, image, model, probe, up
 from moorage.lab.shell import run
 
 app = typer.Typer(
@@ -112,6 +112,25 @@ def lab_image(
             cache or state.absolute() / "cache", progress=lambda line: typer.echo(line, err=True)
         )
     typer.echo(made.disk)
+
+
+@app.command("demo")
+def lab_demo(
+    *,
+    state: State = DEFAULT_STATE,
+    cloud: Annotated[str, typer.Option(help="The user's entry in clouds.yaml.")] = "moorage",
+    admin_cloud: Annotated[str, typer.Option(help="The administrator's entry.")] = "moorage-admin",
+) -> None:
+    """Boot three servers as a user would, reach one, and delete one."""
+    with _said():
+        demo.Demo(demo.Clouds(state.absolute(), cloud, admin_cloud), typer.echo).run()
+
+
+@app.command("wait")
+def lab_wait(*, state: State = DEFAULT_STATE, patience: float = 120) -> None:
+    """Wait until the cloud takes requests."""
+    with _said():
+        demo.wait_for_cloud(demo.Clouds(state.absolute()), patience)
 
 
 @probes.command("plug")
