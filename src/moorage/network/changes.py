@@ -9,6 +9,7 @@ Where no mechanism follows the log (simulated hosts alone), nothing is written.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -35,9 +36,11 @@ _added = (
     .from_select(["kind", "ref"], sa.select(text_param("kind"), sa.func.unnest(texts_param("refs"))))
     .cte("added")
 )
-_RECORD = Statement(sa.select(sa.func.pg_notify(CHANNEL, "")).add_cte(_added))
-_PENDING = Statement(sa.select(_log).order_by(_log.c.id).limit(sa.bindparam("limit", type_=sa.Integer)), row=Change)
-_FORGET = Statement(
+_RECORD: Statement[Any] = Statement(sa.select(sa.func.pg_notify(CHANNEL, "")).add_cte(_added))
+_PENDING = Statement(
+    sa.select(_log).order_by(_log.c.id).limit(sa.bindparam("limit", type_=sa.Integer)), row=Change
+)
+_FORGET: Statement[Any] = Statement(
     sa.delete(_log).where(_log.c.id == sa.any_(sa.bindparam("ids", type_=sa.ARRAY(sa.BigInteger))))
 )
 

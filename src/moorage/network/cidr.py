@@ -65,9 +65,7 @@ def default_pools(net: Net, gateway: str | None) -> list[dict[str, str]]:
     if gateway is not None and is_host_address(net, ipaddress.ip_address(gateway)):
         number = int(ipaddress.ip_address(gateway))
         ranges = [(first, number - 1), (number + 1, last)]
-    return [
-        {"start": text_of(net.version, a), "end": text_of(net.version, b)} for a, b in ranges if a <= b
-    ]
+    return [{"start": text_of(net.version, a), "end": text_of(net.version, b)} for a, b in ranges if a <= b]
 
 
 def check_pools(net: Net, pools: Iterable[dict[str, str]], gateway: str | None) -> list[dict[str, str]]:

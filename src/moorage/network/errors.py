@@ -83,6 +83,18 @@ class SecurityGroupRuleParameterConflict(InvalidInput):
     code = "network.security_group_rule_conflict"
 
 
+class NetworkRequiresSubnet(InvalidInput):
+    """A server's NIC needs an address and the network has no subnet."""
+
+    code = "network.network_requires_subnet"
+
+
+class ExternalNetworkAttachForbidden(errors.Forbidden):
+    """An external network that isn't shared carries no servers of other projects."""
+
+    code = "network.external_attach_forbidden"
+
+
 class NetworkNotFound(errors.NotFound):
     """No such network, or another project's."""
 
@@ -137,6 +149,12 @@ class PortInUse(errors.InUse):
     code = "network.port_in_use"
 
 
+class ServicePortInUse(errors.InUse):
+    """The port belongs to a router or alike and goes with it."""
+
+    code = "network.service_port_in_use"
+
+
 class SecurityGroupInUse(errors.InUse):
     """Ports still use the group."""
 
@@ -153,6 +171,12 @@ class SecurityGroupCannotUpdateDefault(errors.Conflict):
     """The default group keeps its name."""
 
     code = "network.default_security_group_name"
+
+
+class SecurityGroupDefaultAlreadyExists(errors.Conflict):
+    """The name "default" is that of the group every project has."""
+
+    code = "network.default_security_group_exists"
 
 
 class SecurityGroupRuleExists(errors.Conflict):
@@ -258,7 +282,7 @@ class OverQuota(errors.OverQuota):
     code = "network.over_quota"
 
 
-class RevisionNumberConstraintFailed(MoorageError):
+class RevisionNumberConstraintFailed(MoorageError):  # noqa: N818  the name is Neutron's
     """If-Match named another revision than the resource has."""
 
     status = 412

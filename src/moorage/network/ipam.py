@@ -78,97 +78,116 @@ def free(pool: Pool, used: set[str], start: int) -> Iterator[str]:
 
 
 # INSERT INTO port_fixed_ips
-# SELECT DISTINCT ON (port, subnet) port, subnet, address FROM unnest(..) WITH ORDINALITY
-# WHERE nobody has (subnet, address) ORDER BY port, subnet, ordinality ON CONFLICT DO NOTHING RETURNING ..
+# SELECT DISTINCT ON (slot) port, subnet, address FROM unnest(..) WITH ORDINALITY
+# WHERE nobody has (subnet, address) ORDER BY slot, ordinality ON CONFLICT DO NOTHING RETURNING ..
+_ips = tables.port_fixed_ips
 _offers = (
-    sa.func.unnest(texts_param("port_ids"), texts_param("subnet_ids"), texts_param("addresses"))
-    .table_valued("port_id", "subnet_id", "address", with_ordinality="place")
+    sa.func.unnest(
+        sa.bindparam("slots", type_=postgresql.ARRAY(sa.Integer)),
+        texts_param("port_ids"),
+        texts_param("subnet_ids"),
+        texts_param("addresses"),
+    )
+    .table_valued("slot", "port_id", "subnet_id", "address", with_ordinality="place")
     .render_derived(name="offers")
 )
 _taken = (
     sa.select(sa.literal_column("1"))
-    .where(tables.port_fixed_ips.c.subnet_id == _offers.c.subnet_id)
-    .where(tables.port_fixed_ips.c.address == _offers.c.address)
+    .where(_ips.c.subnet_id == _offers.c.subnet_id, _ips.c.address == _offers.c.address)
     .correlate(_offers)
 )
-_TAKE = Statement(
-    postgresql.insert(tables.port_fixed_ips)
+_TAKE: Statement[Any] = Statement(
+    postgresql.insert(_ips)
     .from_select(
         ["port_id", "subnet_id", "address"],
         sa.select(_offers.c.port_id, _offers.c.subnet_id, _offers.c.address)
-        .distinct(_offers.c.port_id, _offers.c.subnet_id)
+        .distinct(_offers.c.slot)
         .where(~_taken.exists())
-        .order_by(_offers.c.port_id, _offers.c.subnet_id, _offers.c.place),
+        .order_by(_offers.c.slot, _offers.c.place),
     )
     .on_conflict_do_nothing()
-    .returning(
-        tables.port_fixed_ips.c.port_id, tables.port_fixed_ips.c.subnet_id, tables.port_fixed_ips.c.address
-    )
+    .returning(_ips.c.subnet_id, _ips.c.address)
 )
-_USED = Statement(
-    sa.select(tables.port_fixed_ips.c.address).where(tables.port_fixed_ips.c.subnet_id == text_param("subnet_id"))
+_USED: Statement[Any] = Statement(
+    sa.select(_ips.c.address).where(_ips.c.subnet_id == text_param("subnet_id"))
 )
+
+# What is offered for a request, by its place in the list of requests.
+Offers = dict[int, list[tuple[str, str]]]
 
 
 async def allocate(
-    tx: Tx,
-    requests: Sequence[AddressRequest],
-    pools: Mapping[str, Pool],
-    chance: random.Random,
-) -> dict[tuple[str, str], str]:
-    """Give every request an address: ``{(port_id, subnet_id): address}``.
+    tx: Tx, requests: Sequence[AddressRequest], pools: Mapping[str, Pool], chance: random.Random
+) -> list[dict[str, str]]:
+    """Give every request an address, in order: ``{"subnet_id", "ip_address"}``. One statement, as a rule.
 
-    A port may ask once for each subnet in one call. Raises IpAddressInUse for a certain address that is taken,
-    IpAddressGenerationFailure when a subnet has none left; the caller's transaction must then be rolled back.
+    Raises IpAddressInUse for a certain address that is taken, IpAddressGenerationFailure when none of a request's
+    subnets has one left; the caller's transaction must then be rolled back.
     """
-    given: dict[tuple[str, str], str] = {}
-    offered: dict[str, set[str]] = {}
-    offers = [
-        (r, [r.address] if r.address else sample(pools[r.subnet_id], CANDIDATES, _known(offered, r), chance))
-        for r in requests
-    ]
+    given: dict[int, tuple[str, str]] = {}
+    offers = _first_offers(requests, pools, chance)
     for _ in range(_ROUNDS):
-        given.update(await _take(tx, offers))
-        missing = [r for r in requests if (r.port_id, r.subnet_id) not in given]
+        given.update(await _take(tx, requests, offers))
+        missing = [slot for slot in range(len(requests)) if slot not in given]
         if not missing:
-            return given
-        for request in missing:
-            if request.address:
+            return [{"subnet_id": given[s][0], "ip_address": given[s][1]} for s in range(len(requests))]
+        for slot in missing:
+            if requests[slot].address is not None:
                 raise errors.IpAddressInUse(
-                    f"address {request.address} is in use", ip_address=request.address, subnet_id=request.subnet_id
+                    f"Unable to complete operation: the IP address {requests[slot].address} is in use.",
+                    ip_address=requests[slot].address,
                 )
-        offers = await _offers_of_rest(tx, missing, pools, chance)
-    raise _exhausted(pools[missing[0].subnet_id])
+        offers = await _offers_of_rest(tx, {s: requests[s] for s in missing}, pools, chance)
+    raise _exhausted(pools[requests[missing[0]].subnet_ids[-1]])
 
 
-def _known(offered: dict[str, set[str]], request: AddressRequest) -> set[str]:
-    return offered.setdefault(request.subnet_id, set())
+def _first_offers(
+    requests: Sequence[AddressRequest], pools: Mapping[str, Pool], chance: random.Random
+) -> Offers:
+    offered: dict[str, set[str]] = {}
+    for request in requests:
+        if request.address is not None:
+            offered.setdefault(request.subnet_ids[0], set()).add(request.address)
+    offers: Offers = {}
+    for slot, request in enumerate(requests):
+        subnet_id = request.subnet_ids[0]
+        if request.address is not None:
+            offers[slot] = [(subnet_id, request.address)]
+        elif pools[subnet_id].size:
+            taken = offered.setdefault(subnet_id, set())
+            offers[slot] = [(subnet_id, a) for a in sample(pools[subnet_id], CANDIDATES, taken, chance)]
+    return offers
 
 
-async def _take(tx: Tx, offers: Iterable[tuple[AddressRequest, list[str]]]) -> dict[tuple[str, str], str]:
-    flat = [(r.port_id, r.subnet_id, address) for r, addresses in offers for address in addresses]
+async def _take(tx: Tx, requests: Sequence[AddressRequest], offers: Offers) -> dict[int, tuple[str, str]]:
+    flat = [
+        (slot, requests[slot].port_id, subnet_id, address)
+        for slot, choices in offers.items()
+        for subnet_id, address in choices
+    ]
     if not flat:
         return {}
-    port_ids, subnet_ids, addresses = zip(*flat, strict=True)
-    rows = await _TAKE.all(tx, port_ids=port_ids, subnet_ids=subnet_ids, addresses=addresses)
-    return {(row[0], row[1]): row[2] for row in rows}
+    slots, port_ids, subnet_ids, addresses = zip(*flat, strict=True)
+    taken = await _TAKE.all(tx, slots=slots, port_ids=port_ids, subnet_ids=subnet_ids, addresses=addresses)
+    # No address is offered twice, so what was taken tells for which request.
+    slot_of = {(subnet_id, address): slot for slot, _, subnet_id, address in flat}
+    return {slot_of[row[0], row[1]]: (row[0], row[1]) for row in taken}
 
 
 async def _offers_of_rest(
-    tx: Tx, missing: Sequence[AddressRequest], pools: Mapping[str, Pool], chance: random.Random
-) -> list[tuple[AddressRequest, list[str]]]:
+    tx: Tx, missing: Mapping[int, AddressRequest], pools: Mapping[str, Pool], chance: random.Random
+) -> Offers:
     walks: dict[str, Iterator[str]] = {}
-    for subnet_id in {r.subnet_id for r in missing}:
+    for subnet_id in {s for r in missing.values() for s in r.subnet_ids}:
         pool = pools[subnet_id]
         used = {row[0] for row in await _USED.all(tx, subnet_id=subnet_id)}
         walks[subnet_id] = free(pool, used, chance.randrange(pool.size) if pool.size else 0)
-    offers = []
-    for request in missing:
-        walk = walks[request.subnet_id]
-        address = next(walk, None)
-        if address is None:
-            raise _exhausted(pools[request.subnet_id])
-        offers.append((request, [address]))
+    offers: Offers = {}
+    for slot, request in missing.items():
+        found = next(((s, a) for s in request.subnet_ids if (a := next(walks[s], None)) is not None), None)
+        if found is None:
+            raise _exhausted(pools[request.subnet_ids[-1]])
+        offers[slot] = [found]
     return offers
 
 
@@ -189,3 +208,61 @@ def match_subnet(subnets: Iterable[Mapping[str, Any]], address: str) -> Mapping[
         if parsed in ipaddress.ip_network(subnet["cidr"]):
             return subnet
     return None
+
+
+def plan_addresses(
+    port_id: str, mac: str, subnets: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, str]] | None
+) -> list[AddressRequest]:
+    """Which addresses a new port needs.
+
+    Without a wish: one of an IPv4 subnet, one of a stateful IPv6 subnet, and the port's own in every SLAAC subnet; the
+    subnets of a family are tried in order. Raises InvalidIpForNetwork, InvalidIpForSubnet or SubnetNotFound.
+    """
+    if wanted is not None:
+        return [_wish(port_id, mac, subnets, w) for w in wanted]
+    requests = []
+    for version in (4, 6):
+        ids = tuple(s["id"] for s in subnets if s["ip_version"] == version and not _is_slaac(s))
+        if ids:
+            requests.append(AddressRequest(port_id=port_id, subnet_ids=ids))
+    return [*requests, *(_own(port_id, mac, s) for s in subnets if _is_slaac(s))]
+
+
+def _is_slaac(subnet: Mapping[str, Any]) -> bool:
+    return subnet["ipv6_address_mode"] in ("slaac", "dhcpv6-stateless")
+
+
+def _own(port_id: str, mac: str, subnet: Mapping[str, Any]) -> AddressRequest:
+    address = cidr.eui64(ipaddress.ip_network(subnet["cidr"]), mac)
+    return AddressRequest(port_id=port_id, subnet_ids=(subnet["id"],), address=address)
+
+
+def _wish(
+    port_id: str, mac: str, subnets: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]
+) -> AddressRequest:
+    subnet_id, text = wanted.get("subnet_id"), wanted.get("ip_address")
+    subnet = next((s for s in subnets if s["id"] == subnet_id), None)
+    if subnet_id is not None and subnet is None:
+        raise errors.InvalidInput(
+            f"Invalid input for operation: subnet {subnet_id} is not of the port's network.",
+            field="fixed_ips",
+        )
+    if text is None:
+        if subnet is None:
+            raise errors.InvalidInput("a fixed IP needs subnet_id or ip_address", field="fixed_ips")
+        if _is_slaac(subnet):
+            return _own(port_id, mac, subnet)
+        return AddressRequest(port_id=port_id, subnet_ids=(subnet["id"],))
+    address = cidr.parse_address(text, field="fixed_ips")
+    if subnet is None:
+        subnet = match_subnet(subnets, text)
+        if subnet is None:
+            raise errors.InvalidIpForNetwork(
+                f"IP address {text} is not a valid IP for any of the subnets on the specified network.",
+                field="fixed_ips",
+            )
+    if not cidr.is_host_address(ipaddress.ip_network(subnet["cidr"]), address):
+        raise errors.InvalidIpForSubnet(
+            f"IP address {text} is not a valid IP for the specified subnet.", field="fixed_ips"
+        )
+    return AddressRequest(port_id=port_id, subnet_ids=(subnet["id"],), address=str(address))

@@ -164,8 +164,8 @@ class PreparedPort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddressRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An address that a port needs: of one subnet, a certain one or any."""
+    """An address that a port needs: a certain one of one subnet, or any of several subnets in order of preference."""
 
     port_id: str
-    subnet_id: str
+    subnet_ids: tuple[str, ...]
     address: str | None = None

@@ -19,14 +19,24 @@ _n = tables.networks
 _visible = rows.seen(_n, _n.c.shared, _n.c.external)
 _SHOW = Statement(selects.NETWORKS.where(_n.c.id == text_param("id"), _visible), row=Network)
 _NAMED = Statement(selects.NETWORKS.where(_n.c.id == sa.any_(texts_param("ids")), _visible), row=Network)
-_DELETE = Statement(sa.delete(_n).where(_n.c.id == text_param("id")))
-_TOUCH = Statement(
+_DELETE: Statement[Any] = Statement(sa.delete(_n).where(_n.c.id == text_param("id")))
+_TOUCH: Statement[Any] = Statement(
     sa.update(_n)
     .where(_n.c.id == text_param("id"))
     .values(revision_number=_n.c.revision_number + 1, updated_at=sa.func.now())
 )
-_FIELDS = ("id", "project_id", "name", "description", "admin_state_up", "shared", "external", "is_default", "mtu")
-_INSERT = Statement(
+_FIELDS = (
+    "id",
+    "project_id",
+    "name",
+    "description",
+    "admin_state_up",
+    "shared",
+    "external",
+    "is_default",
+    "mtu",
+)
+_INSERT: Statement[Any] = Statement(
     sa.insert(_n).values(
         **{
             name: sa.bindparam(name, type_=_n.c[name].type)
@@ -34,14 +44,26 @@ _INSERT = Statement(
         }
     )
 )
-_FOREIGN_PORTS = Statement(
+_FOREIGN_PORTS: Statement[Any] = Statement(
     sa.select(sa.func.count())
     .select_from(tables.ports)
     .where(tables.ports.c.network_id == text_param("id"), tables.ports.c.project_id != text_param("owner"))
 )
-_PORT_IDS = Statement(sa.select(tables.ports.c.id).where(tables.ports.c.network_id == text_param("id")))
+_PORT_IDS: Statement[Any] = Statement(
+    sa.select(tables.ports.c.id).where(tables.ports.c.network_id == text_param("id"))
+)
 
-SORTABLE = ("id", "name", "project_id", "admin_state_up", "shared", "mtu", "created_at", "updated_at", "description")
+SORTABLE = (
+    "id",
+    "name",
+    "project_id",
+    "admin_state_up",
+    "shared",
+    "mtu",
+    "created_at",
+    "updated_at",
+    "description",
+)
 
 
 class NetworkSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +114,7 @@ class Networks:
             raise not_found(network_id)
         return found
 
-    async def list(self, tx: Tx, query_: listing.ListQuery, *, project_id: str | None) -> list[Network]:
+    async def page(self, tx: Tx, query_: listing.ListQuery, *, project_id: str | None) -> list[Network]:
         """The networks that the project sees."""
         select = selects.NETWORKS
         if project_id is not None:

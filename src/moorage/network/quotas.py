@@ -51,20 +51,28 @@ def used_of(resource: str) -> Any:
     table = COUNTED[resource]
     bound = sa.func.greatest(limit_of(resource), sa.literal_column("0"))
     rows = sa.select(sa.literal_column("1")).where(table.c.project_id == text_param("project_id"))
-    return sa.select(sa.func.count()).select_from(rows.limit(sa.select(bound).scalar_subquery()).subquery()).scalar_subquery()
+    return (
+        sa.select(sa.func.count())
+        .select_from(rows.limit(sa.select(bound).scalar_subquery()).subquery())
+        .scalar_subquery()
+    )
 
 
-_CHECK = {name: Statement(sa.select(limit_of(name), used_of(name))) for name in COUNTED}
-_COUNT = {
+_CHECK: Statement[Any] = {name: Statement(sa.select(limit_of(name), used_of(name))) for name in COUNTED}
+_COUNT: Statement[Any] = {
     name: Statement(
         sa.select(sa.func.count()).select_from(table).where(table.c.project_id == text_param("project_id"))
     )
     for name, table in COUNTED.items()
 }
-_OWN = Statement(sa.select(_q.c.resource, _q.c.limit).where(_q.c.project_id == text_param("project_id")))
-_ALL = Statement(sa.select(_q.c.project_id, _q.c.resource, _q.c.limit).order_by(_q.c.project_id))
-_RESET = Statement(sa.delete(_q).where(_q.c.project_id == text_param("project_id")))
-_SET = Statement(
+_OWN: Statement[Any] = Statement(
+    sa.select(_q.c.resource, _q.c.limit).where(_q.c.project_id == text_param("project_id"))
+)
+_ALL: Statement[Any] = Statement(
+    sa.select(_q.c.project_id, _q.c.resource, _q.c.limit).order_by(_q.c.project_id)
+)
+_RESET: Statement[Any] = Statement(sa.delete(_q).where(_q.c.project_id == text_param("project_id")))
+_SET: Statement[Any] = Statement(
     postgresql.insert(_q)
     .values(
         project_id=text_param("project_id"),
@@ -131,7 +139,9 @@ class Quotas:
                 raise errors.InvalidInput(f"there is no quota for '{resource}'", field=resource)
             if not -1 <= limit < 1 << 31:
                 raise errors.InvalidInput(f"{limit} is not a limit; -1 is without limit", field=resource)
-        await _SET.many(tx, [{"project_id": project_id, "resource": r, "limit": n} for r, n in limits.items()])
+        await _SET.many(
+            tx, [{"project_id": project_id, "resource": r, "limit": n} for r, n in limits.items()]
+        )
 
     async def reset(self, tx: Tx, project_id: str) -> None:
         """Back to the defaults."""

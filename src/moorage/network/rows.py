@@ -18,7 +18,9 @@ def seen(table: sa.Table, *also: Any) -> Any:
     return sa.or_(PROJECT.is_(None), table.c.project_id == PROJECT, *also)
 
 
-async def update(tx: Tx, table: sa.Table, row_id: str, values: Mapping[str, Any], revision: int | None = None) -> None:
+async def update(
+    tx: Tx, table: sa.Table, row_id: str, values: Mapping[str, Any], revision: int | None = None
+) -> None:
     """Set columns of a row and count its revision up.
 
     Raises RevisionNumberConstraintFailed when ``revision`` is given and is not the row's.

@@ -3,6 +3,7 @@ a few random candidates, the first free one wins, the unique constraint decides.
 """
 
 import random
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -71,7 +72,11 @@ class SegmentRules(msgspec.Struct, frozen=True, kw_only=True):
 
     def ranges(self, spec: SegmentSpec) -> tuple[range, ...]:
         """The tags that may be given out for a resolved segment."""
-        return self.vlans.get(spec.physical_network or "", ()) if spec.network_type == "vlan" else self.tunnel_ids
+        return (
+            self.vlans.get(spec.physical_network or "", ())
+            if spec.network_type == "vlan"
+            else self.tunnel_ids
+        )
 
 
 def _bad(attribute: str, reason: str) -> errors.InvalidInput:
@@ -93,7 +98,7 @@ _same = (
     .correlate(_offers)
 )
 _COLUMNS = ["id", "network_id", "network_type", "physical_network"]
-_TAKE = Statement(
+_TAKE: Statement[Any] = Statement(
     postgresql.insert(_s)
     .from_select(
         [*_COLUMNS, "segmentation_id"],
@@ -105,14 +110,16 @@ _TAKE = Statement(
     .on_conflict_do_nothing()
     .returning(_s.c.id)
 )
-_USED = Statement(
+_USED: Statement[Any] = Statement(
     sa.select(_s.c.segmentation_id)
     .where(_s.c.network_type == text_param("network_type"))
     .where(_s.c.physical_network.is_not_distinct_from(text_param("physical_network")))
 )
 
 
-async def create(tx: Tx, rules: SegmentRules, network_id: str, spec: SegmentSpec, chance: random.Random) -> str:
+async def create(
+    tx: Tx, rules: SegmentRules, network_id: str, spec: SegmentSpec, chance: random.Random
+) -> str:
     """Make the segment of a network from a resolved ``spec``; its id.
 
     Raises FlatNetworkInUse, VlanIdInUse or TunnelIdInUse for a certain one that is taken, NoNetworkAvailable when the

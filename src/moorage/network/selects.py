@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from moorage.network import tables as t
 
-_EMPTY = sa.literal_column("'[]'::jsonb")
+_EMPTY: Statement[Any] = sa.literal_column("'[]'::jsonb")
 
 
 def _list_of(value: Any, order: Any) -> Any:
@@ -45,7 +45,11 @@ def subnet_pools(subnet_id: Any) -> Any:
     """The allocation pools of a subnet as JSON; inet orders them as addresses, not as text."""
     pools = t.allocation_pools.c
     return (
-        sa.select(_list_of(_object(start=pools.start, end=pools.end), sa.cast(pools.start, sa.dialects.postgresql.INET)))
+        sa.select(
+            _list_of(
+                _object(start=pools.start, end=pools.end), sa.cast(pools.start, sa.dialects.postgresql.INET)
+            )
+        )
         .where(pools.subnet_id == subnet_id)
         .scalar_subquery()
     )
@@ -87,13 +91,18 @@ def _rule_object() -> Any:
     return _object(**{c.name: c for c in r})
 
 
-def _port_columns() -> list[Any]:
-    p, ips, members, b = t.ports.c, t.port_fixed_ips.c, t.port_security_groups.c, t.bindings.c
-    fixed_ips = (
+def port_addresses(port_id: Any) -> Any:
+    """The fixed addresses of a port as JSON."""
+    ips = t.port_fixed_ips.c
+    return (
         sa.select(_list_of(_object(subnet_id=ips.subnet_id, ip_address=ips.address), ips.address))
-        .where(ips.port_id == p.id)
+        .where(ips.port_id == port_id)
         .scalar_subquery()
     )
+
+
+def _port_columns() -> list[Any]:
+    p, members, b = t.ports.c, t.port_security_groups.c, t.bindings.c
     groups = (
         sa.select(_list_of(members.security_group_id, members.security_group_id))
         .where(members.port_id == p.id)
@@ -101,7 +110,7 @@ def _port_columns() -> list[Any]:
     )
     return [
         *p,
-        fixed_ips.label("fixed_ips"),
+        port_addresses(p.id).label("fixed_ips"),
         groups.label("security_groups"),
         sa.func.coalesce(b.host, "").label("host"),
         b.mechanism,
@@ -115,7 +124,8 @@ NETWORKS = sa.select(*_network_columns())
 SUBNETS = sa.select(*t.subnets.c, subnet_pools(t.subnets.c.id).label("allocation_pools"))
 PORTS = sa.select(*_port_columns()).select_from(
     t.ports.outerjoin(
-        t.bindings, sa.and_(t.bindings.c.port_id == t.ports.c.id, t.bindings.c.status == sa.literal_column("'ACTIVE'"))
+        t.bindings,
+        sa.and_(t.bindings.c.port_id == t.ports.c.id, t.bindings.c.status == sa.literal_column("'ACTIVE'")),
     )
 )
 SECURITY_GROUPS = sa.select(

@@ -19,24 +19,41 @@ _s = tables.subnets
 _n = tables.networks
 _shared = sa.select(_n.c.id).where(sa.or_(_n.c.shared, _n.c.external))
 _SHOW = Statement(
-    selects.SUBNETS.where(_s.c.id == text_param("id"), rows.seen(_s, _s.c.network_id.in_(_shared))), row=Subnet
+    selects.SUBNETS.where(_s.c.id == text_param("id"), rows.seen(_s, _s.c.network_id.in_(_shared))),
+    row=Subnet,
 )
-_SIBLINGS = Statement(
+_SIBLINGS: Statement[Any] = Statement(
     sa.select(_s.c.id, _s.c.cidr).where(_s.c.network_id == text_param("network_id"))
 )
 # Two subnets of one network are made one after the other, so that their overlap cannot be missed.
-_LOCK = Statement(sa.select(_n.c.id).where(_n.c.id == text_param("id")).with_for_update(key_share=True))
+_LOCK: Statement[Any] = Statement(
+    sa.select(_n.c.id).where(_n.c.id == text_param("id")).with_for_update(key_share=True)
+)
 _FIELDS = (
     "id", "network_id", "segment_id", "project_id", "name", "description", "ip_version", "cidr", "gateway_ip",
     "enable_dhcp", "dns_nameservers", "host_routes", "ipv6_ra_mode", "ipv6_address_mode", "service_types",
 )  # fmt: skip
-_INSERT = Statement(sa.insert(_s).values(**{name: sa.bindparam(name, type_=_s.c[name].type) for name in _FIELDS}))
+_INSERT: Statement[Any] = Statement(
+    sa.insert(_s).values(**{name: sa.bindparam(name, type_=_s.c[name].type) for name in _FIELDS})
+)
 _p = tables.allocation_pools
-_POOL = Statement(sa.insert(_p).values(subnet_id=text_param("id"), start=text_param("start"), end=text_param("end")))
-_CLEAR_POOLS = Statement(sa.delete(_p).where(_p.c.subnet_id == text_param("id")))
-_DELETE = Statement(sa.delete(_s).where(_s.c.id == text_param("id")))
+_POOL: Statement[Any] = Statement(
+    sa.insert(_p).values(subnet_id=text_param("id"), start=text_param("start"), end=text_param("end"))
+)
+_CLEAR_POOLS: Statement[Any] = Statement(sa.delete(_p).where(_p.c.subnet_id == text_param("id")))
+_DELETE: Statement[Any] = Statement(sa.delete(_s).where(_s.c.id == text_param("id")))
 
-SORTABLE = ("id", "name", "network_id", "cidr", "ip_version", "enable_dhcp", "project_id", "created_at", "updated_at")
+SORTABLE = (
+    "id",
+    "name",
+    "network_id",
+    "cidr",
+    "ip_version",
+    "enable_dhcp",
+    "project_id",
+    "created_at",
+    "updated_at",
+)
 
 
 class SubnetSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +63,7 @@ class SubnetSpec(msgspec.Struct, frozen=True, kw_only=True):
     ip_version: int
     name: str = ""
     description: str = ""
-    gateway_ip: str | None | msgspec.UnsetType = msgspec.UNSET
+    gateway_ip: str | msgspec.UnsetType | None = msgspec.UNSET
     allocation_pools: list[dict[str, str]] | None = None
     enable_dhcp: bool = True
     dns_nameservers: list[str] = []
@@ -92,7 +109,7 @@ class Subnets:
             raise errors.SubnetNotFound(f"Subnet {subnet_id} could not be found.", subnet_id=subnet_id)
         return found
 
-    async def list(self, tx: Tx, query_: listing.ListQuery, *, project_id: str | None) -> list[Subnet]:
+    async def page(self, tx: Tx, query_: listing.ListQuery, *, project_id: str | None) -> list[Subnet]:
         """The subnets that the project sees."""
         select = selects.SUBNETS
         if project_id is not None:
@@ -179,7 +196,9 @@ def _check_modes(spec: SubnetSpec) -> None:
         raise errors.InvalidInput("ipv6 modes need ip_version 6", field="ipv6_address_mode")
     for name, mode in zip(("ipv6_ra_mode", "ipv6_address_mode"), modes, strict=True):
         if mode not in (None, "slaac", "dhcpv6-stateful", "dhcpv6-stateless"):
-            raise errors.InvalidInput(f"'{mode}' is not slaac, dhcpv6-stateful or dhcpv6-stateless", field=name)
+            raise errors.InvalidInput(
+                f"'{mode}' is not slaac, dhcpv6-stateful or dhcpv6-stateless", field=name
+            )
     if None not in modes and modes[0] != modes[1]:
         raise errors.InvalidInput("ipv6_ra_mode and ipv6_address_mode must be equal", field="ipv6_ra_mode")
 
