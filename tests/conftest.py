@@ -11,10 +11,12 @@ import asyncpg
 import pytest
 
 import moorage
+from moorage.core import log
 from moorage.store.database import Database
 from moorage.store.embedded import FAST, EmbeddedPostgres
 from moorage.store.schema import metadata
 
+log.configure(level="WARNING")
 _numbers = itertools.count()
 
 

@@ -50,7 +50,9 @@ async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
     token = headers.get("x-auth-token")
     if token is None:
         raise Unauthorized("who?")
-    return RequestContext(request_id=request_id, project_id="p1", user_id="u", roles=frozenset(token.split("+")))
+    return RequestContext(
+        request_id=request_id, project_id="p1", user_id="u", roles=frozenset(token.split("+"))
+    )
 
 
 class Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +71,11 @@ TABLE = (
 
 @pytest.fixture
 def client() -> TestClient:
-    rules = {"things:create": "rule:project_member", "things:show": "rule:project_reader", "things:admin": "role:admin"}
+    rules = {
+        "things:create": "rule:project_member",
+        "things:show": "rule:project_reader",
+        "things:admin": "role:admin",
+    }
     api = Api(
         "things",
         None,

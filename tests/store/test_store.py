@@ -12,7 +12,13 @@ from moorage.store.schema import Json
 from moorage.store.signals import Signals
 from moorage.store.statement import Statement, query, text_param, texts_param
 
-T = sa.Table("things", sa.MetaData(), sa.Column("id", sa.Text, primary_key=True), sa.Column("data", Json), sa.Column("n", sa.Integer))
+T = sa.Table(
+    "things",
+    sa.MetaData(),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("data", Json),
+    sa.Column("n", sa.Integer),
+)
 
 
 class Thing(msgspec.Struct, frozen=True):
@@ -23,7 +29,9 @@ class Thing(msgspec.Struct, frozen=True):
 
 ADD = Statement(sa.insert(T))
 GET = Statement(sa.select(T).where(T.c.id == text_param("key")), row=Thing)
-SOME = Statement(sa.select(T).where(T.c.id == sa.any_(texts_param("ids"))).order_by(T.c.id).limit(10), row=Thing)
+SOME = Statement(
+    sa.select(T).where(T.c.id == sa.any_(texts_param("ids"))).order_by(T.c.id).limit(10), row=Thing
+)
 
 
 @pytest.fixture
@@ -39,7 +47,9 @@ async def test_statements_write_and_read_rows(things: Database) -> None:
     async with things.read() as tx:
         assert await GET.first(tx, key="a") == Thing("a", {"x": 1}, 1)
         assert [t.id for t in await SOME.all(tx, ids=["a", "b", "z"])] == ["a", "b"]
-        assert await query(tx, sa.select(T).where(T.c.id.in_(["a", "b"]), T.c.n > 1), Thing) == [Thing("b", None, 2)]
+        assert await query(tx, sa.select(T).where(T.c.id.in_(["a", "b"]), T.c.n > 1), Thing) == [
+            Thing("b", None, 2)
+        ]
 
 
 async def test_a_violation_is_typed_and_a_savepoint_keeps_the_transaction(things: Database) -> None:

@@ -52,7 +52,7 @@ class Api:
     max_body        bytes
     """
 
-    def __init__(  # noqa: PLR0913  the parts of an API
+    def __init__(
         self,
         name: str,
         app: Any,
@@ -126,7 +126,9 @@ class Api:
         endpoint, call.body = decode_body(rows, raw, headers)
         if len(rows) > 1 or endpoint.action is not None:
             self._authorize(endpoint, context)
-        call.query = decode_query(endpoint, parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        call.query = decode_query(
+            endpoint, parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        )
         answer = await endpoint.handler(call)
         return endpoint, answer if isinstance(answer, Reply) else Reply(answer)
 
@@ -165,7 +167,7 @@ class Api:
             extra["WWW-Authenticate"] = "Keystone"
         return status, _encode(self._render(error, status, request_id)), extra
 
-    async def _send(  # noqa: PLR0913  the parts of an answer
+    async def _send(
         self,
         send: Send,
         method: str,
@@ -185,7 +187,7 @@ class Api:
         found["content-length"] = str(len(body))
         found.update({k.lower(): v for k, v in extra.items()})
         raw = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in found.items()]
-        if status == 204:  # noqa: PLR2004  no body, no length
+        if status == 204:
             raw = [h for h in raw if h[0] != b"content-length"]
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})

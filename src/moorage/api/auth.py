@@ -26,7 +26,7 @@ class KeystoneAuthenticator:
     the same time. The cache holds at most ``cache_size`` tokens, by hash: the tokens themselves are not kept.
     """
 
-    def __init__(  # noqa: PLR0913  facts of one credential
+    def __init__(
         self,
         url: str,
         *,
@@ -107,10 +107,10 @@ class KeystoneAuthenticator:
                 self._own_token = await self._authenticate()
             headers = {"X-Auth-Token": self._own_token, "X-Subject-Token": token}
             status, body, _ = await self._request("GET", "/auth/tokens?nocatalog", headers=headers)
-            if status == 200:  # noqa: PLR2004
+            if status == 200:
                 found: dict[str, Any] = body["token"]
                 return found
-            if status == 401 and attempt == 0:  # noqa: PLR2004  our own token has expired
+            if status == 401 and attempt == 0:
                 self._own_token = None
                 continue
             if status in (401, 404):
@@ -120,7 +120,7 @@ class KeystoneAuthenticator:
 
     async def _authenticate(self) -> str:
         status, _, headers = await self._request("POST", "/auth/tokens", json=self._credential)
-        if status != 201:  # noqa: PLR2004
+        if status != 201:
             raise Unavailable(f"Keystone refused the service user of this API (status {status}).")
         return headers["X-Subject-Token"]
 

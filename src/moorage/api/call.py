@@ -25,7 +25,18 @@ class Reply(msgspec.Struct, frozen=True):
 class Call(Generic[A]):
     """One request on its way through a handler. ``app`` is the service object given to the Api."""
 
-    __slots__ = ("app", "base_url", "body", "context", "headers", "path", "policies", "query", "raw_path", "version")
+    __slots__ = (
+        "app",
+        "base_url",
+        "body",
+        "context",
+        "headers",
+        "path",
+        "policies",
+        "query",
+        "raw_path",
+        "version",
+    )
 
     def __init__(
         self,

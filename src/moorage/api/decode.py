@@ -69,7 +69,9 @@ def _bad(text: str, inside: str = "") -> BadRequest:
     missing = re.search(r"missing required field `(\w+)`|unknown field `(\w+)`", text)
     if missing:
         path = ".".join(p for p in (path, missing[1] or missing[2]) if p)
-    return BadRequest(f"Invalid input for {path or 'the body'}: {text[: match.start()] if match else text}.", field=path)
+    return BadRequest(
+        f"Invalid input for {path or 'the body'}: {text[: match.start()] if match else text}.", field=path
+    )
 
 
 def decode_query(endpoint: Endpoint, pairs: list[tuple[str, str]]) -> Any:

@@ -1,8 +1,11 @@
 """Policy: oslo.policy with the names and file format that operators have."""
 
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from oslo_config import cfg
 from oslo_policy import policy
 
@@ -31,18 +34,29 @@ class Policies:
     def __init__(self, defaults: Mapping[str, str], path: str | None = None) -> None:
         conf = cfg.ConfigOpts()
         conf([], project="moorage", default_config_files=[])
-        self._enforcer = policy.Enforcer(conf, use_conf=path is not None, policy_file=path)
-        self._enforcer.suppress_default_change_warnings = True
-        for name, check in {**COMMON, **defaults}.items():
-            self._enforcer.register_default(policy.RuleDefault(name, check))
-        self._enforcer.load_rules()
+        rules = {**COMMON, **defaults}
+        if path is not None:
+            rules.update(policy.parse_file_contents(Path(path).read_text()))
+        self._enforcer = policy.Enforcer(conf, use_conf=False)
+        self._enforcer.set_rules(policy.Rules.from_dict(rules), overwrite=True, use_conf=False)
         self.names = frozenset(defaults)
+        # oslo.policy takes 0.3 ms a check. Against the caller's own project the answer depends on the
+        # credential alone, so it is remembered by credential.
+        self._own = lru_cache(maxsize=10_000)(self._allows_own)
 
     def allows(self, rule: str, context: RequestContext, target: Mapping[str, Any] | None = None) -> bool:
         """Whether ``rule`` lets the caller act on ``target``."""
         if target is None:
-            target = {"project_id": context.project_id, "tenant_id": context.project_id}
+            return self._own(rule, msgspec.structs.replace(context, request_id="", token=None))
         return bool(self._enforcer.enforce(rule, dict(target), context.credentials()))
+
+    def _allows_own(self, rule: str, context: RequestContext) -> bool:
+        target = {
+            "project_id": context.project_id,
+            "tenant_id": context.project_id,
+            "user_id": context.user_id,
+        }
+        return bool(self._enforcer.enforce(rule, target, context.credentials()))
 
     def check(self, rule: str, context: RequestContext, target: Mapping[str, Any] | None = None) -> None:
         """Raise Forbidden where ``rule`` does not let the caller act on ``target``."""

@@ -19,7 +19,9 @@ def parse(text: str) -> Version:
     match = _FORM.match(text)
     if match is None:
         raise BadRequest(
-            f"The version {text!r} is not of the form N.M.", field="OpenStack-API-Version", code="version.malformed"
+            f"The version {text!r} is not of the form N.M.",
+            field="OpenStack-API-Version",
+            code="version.malformed",
         )
     return int(match[1]), int(match[2])
 
@@ -45,7 +47,7 @@ class VersionScheme(msgspec.Struct, frozen=True):
         asked: str | None = None
         for item in headers.get("openstack-api-version", "").split(","):
             words = item.split()
-            if len(words) == 2 and words[0].lower() == self.service:  # noqa: PLR2004  service and version
+            if len(words) == 2 and words[0].lower() == self.service:
                 asked = words[1]
         if asked is None and self.legacy is not None:
             asked = headers.get(self.legacy.lower())

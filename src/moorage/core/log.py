@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from typing import TextIO, cast
+from typing import TextIO
 
 import structlog
 
@@ -47,4 +47,4 @@ def configure(*, level: str = "INFO", json: bool = False, stream: TextIO = sys.s
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """The logger of one module; events are named ``noun.verb``."""
-    return cast("structlog.stdlib.BoundLogger", structlog.stdlib.get_logger(name))
+    return structlog.stdlib.get_logger(name)

@@ -88,7 +88,9 @@ def translate(error: asyncpg.PostgresError) -> Exception:
         case asyncpg.UniqueViolationError():
             return UniqueViolation(f"{table}: the key exists already ({constraint})", constraint=constraint)
         case asyncpg.ForeignKeyViolationError():
-            return ForeignKeyViolation(f"{table}: a reference does not hold ({constraint})", constraint=constraint)
+            return ForeignKeyViolation(
+                f"{table}: a reference does not hold ({constraint})", constraint=constraint
+            )
         case asyncpg.CheckViolationError():
             return CheckViolation(f"{table}: a value is out of range ({constraint})", constraint=constraint)
         case asyncpg.SerializationError() | asyncpg.DeadlockDetectedError():

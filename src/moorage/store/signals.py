@@ -25,7 +25,7 @@ class Subscription:
         """Wake the subscriber."""
         self._event.set()
 
-    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  the timer is the point of this method
+    async def wait(self, timeout: float) -> bool:
         """Wait for a signal or ``timeout`` seconds; True when a signal came. Clears the flag."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), timeout)

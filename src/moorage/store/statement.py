@@ -21,7 +21,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from moorage.core.errors import NotFound
 
 R = TypeVar("R")
-_DIALECT = postgresql.asyncpg.dialect()
+_DIALECT = postgresql.asyncpg.dialect()  # type: ignore[no-untyped-call]
 
 
 class Runner(Protocol):
@@ -52,6 +52,10 @@ class Statement(Generic[R]):
         self._fixed = {k: v for k, v in compiled.params.items() if v is not None}
         self._row = row
         self._make: Callable[[Any], R] | None = None
+
+    def arguments(self, **params: Any) -> list[Any]:
+        """The positional arguments for asyncpg, for callers that read records themselves."""
+        return self._args(params)
 
     def _args(self, params: Mapping[str, Any]) -> list[Any]:
         fixed = self._fixed
@@ -103,12 +107,16 @@ class Statement(Generic[R]):
 
 
 def _compile(expression: ClauseElement) -> SQLCompiler:
-    # Literal values are rendered as parameters; "IN (…)" with Python lists would expand per call and is refused.
-    compiled = expression.compile(dialect=_DIALECT)
+    compiled = cast("SQLCompiler", expression.compile(dialect=_DIALECT))
     if "__[POSTCOMPILE_" in str(compiled):
-        msg = "use == sa.any_(bindparam) for lists: an expanding IN cannot be compiled once"
-        raise TypeError(msg)
-    return cast("SQLCompiler", compiled)
+        # Fixed lists in IN (…) are written out here, once; lists given at run time are array parameters. The
+        # library insists on a value for every parameter when it does so: None will do.
+        for bind in compiled.binds.values():
+            bind.required = False
+        compiled = cast(
+            "SQLCompiler", expression.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
+        )
+    return compiled
 
 
 def maker(row: type[R], columns: Sequence[str]) -> Callable[[Any], R]:
@@ -124,7 +132,8 @@ def maker(row: type[R], columns: Sequence[str]) -> Callable[[Any], R]:
 
 async def query(tx: Runner, select: ClauseElement, row: type[R]) -> list[R]:
     """Compile and run once: for lists with free filters only."""
-    records, _ = await _run_once(tx, select)
+    sql, args = _once(select)
+    records = await tx.fetch(sql, args)
     if not records:
         return []
     make = maker(row, list(records[0].keys()))
@@ -133,17 +142,14 @@ async def query(tx: Runner, select: ClauseElement, row: type[R]) -> list[R]:
 
 async def execute(tx: Runner, statement: ClauseElement) -> int:
     """Compile and run one write once; the number of rows touched."""
-    compiled = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
-    params = compiled.params
-    args = [params[n] for n in cast("SQLCompiler", compiled).positiontup or ()]
-    return await tx.execute(str(compiled), args)
+    sql, args = _once(statement)
+    return await tx.execute(sql, args)
 
 
-async def _run_once(tx: Runner, select: ClauseElement) -> tuple[list[Any], str]:
-    compiled = select.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
+def _once(statement: ClauseElement) -> tuple[str, list[Any]]:
+    compiled = _compile(statement)
     params = compiled.params
-    args = [params[n] for n in cast("SQLCompiler", compiled).positiontup or ()]
-    return await tx.fetch(str(compiled), args), str(compiled)
+    return str(compiled), [params[n] for n in compiled.positiontup or ()]
 
 
 def text_param(name: str) -> sa.BindParameter[str]:

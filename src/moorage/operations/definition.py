@@ -1,0 +1,151 @@
+"""What an operation is: a name, a version and a table of steps.
+
+``local``   its effect and its record commit in one transaction: it happens exactly once.
+``remote``  gives a Command for a host; the command row commits with the record that it was sent, and nothing is
+            held while the host works. Its undo gives a Command too, or does its work in the transaction.
+``wait``    tells whether something holds by now; if not, the operation is parked until an event or the deadline.
+
+A step that raises fails the operation: what was done is undone, last step first, and ``on_failure`` ends it. A
+step that raises Refusal (or whose host refuses) jumps back to the step named by ``on_refusal`` after undoing
+down to it, with the refusal kept where the repeated step finds it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.core.errors import MoorageError
+from moorage.store.database import Tx
+
+Function = Callable[["Step"], Awaitable[Any]]
+
+
+class Refusal(MoorageError):  # noqa: N818  the field's word
+    """One host (``subject``) does not take the work; another may."""
+
+    status = 409
+    code = "operation.refused"
+
+    def __init__(self, message: str, *, subject: str, code: str | None = None, **details: Any) -> None:
+        super().__init__(message, code=code, **details)
+        self.subject = subject
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What a remote step asks of a host. ``timeout`` seconds without a result fail the step."""
+
+    host: str
+    kind: str
+    payload: Any
+    timeout: float = 600.0
+
+
+class Step:
+    """What a step's function gets: the transaction, the parameters, earlier results by step name."""
+
+    __slots__ = ("app", "data", "error", "now_waiting", "operation_id", "params", "refusals", "subject", "tx")
+
+    def __init__(
+        self,
+        *,
+        app: Any,
+        tx: Tx,
+        operation_id: str,
+        subject: str,
+        params: Mapping[str, Any],
+        data: Mapping[str, Any],
+        refusals: list[dict[str, Any]],
+        error: dict[str, Any] | None,
+    ) -> None:
+        self.app = app
+        self.tx = tx
+        self.operation_id = operation_id
+        self.subject = subject
+        self.params = params
+        self.data = data
+        self.refusals = refusals
+        self.error = error
+
+
+class Back(msgspec.Struct, frozen=True):
+    """Where a refusal leads: the step to repeat, at most ``limit`` times."""
+
+    step: str
+    limit: int = 10
+
+
+def back_to(function: Function, *, limit: int = 10) -> Back:
+    """On refusal: undo down to this step and do it again."""
+    return Back(_name(function), limit)
+
+
+class StepDefinition(msgspec.Struct, frozen=True):
+    """One row of an operation's table. ``kind`` is local, remote or wait; ``deadline`` is in seconds."""
+
+    name: str
+    kind: str
+    run: Function
+    undo: Function | None = None
+    on_refusal: Back | None = None
+    deadline: float | Callable[[Any], float] = 600.0
+
+    def deadline_for(self, app: Any) -> float:
+        """The deadline in seconds; some come from configuration."""
+        return self.deadline(app) if callable(self.deadline) else self.deadline
+
+
+def local(run: Function, *, undo: Function | None = None, on_refusal: Back | None = None) -> StepDefinition:
+    """A step in our own database."""
+    return StepDefinition(_name(run), "local", run, undo, on_refusal)
+
+
+def remote(run: Function, *, undo: Function | None = None, on_refusal: Back | None = None) -> StepDefinition:
+    """A step on a host: ``run`` returns the Command; ``undo`` returns a Command or None."""
+    return StepDefinition(_name(run), "remote", run, undo, on_refusal)
+
+
+def wait(run: Function, *, deadline: float | Callable[[Any], float]) -> StepDefinition:
+    """Until ``run`` returns something true."""
+    return StepDefinition(_name(run), "wait", run, None, None, deadline)
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """An operation. ``priority``: lower goes first. ``on_failure`` runs in the transaction that ends it."""
+
+    kind: str
+    version: int
+    steps: tuple[StepDefinition, ...]
+    on_failure: Function | None = None
+    priority: int = 10
+
+    def index(self, name: str) -> int:
+        """The position of a step; raises KeyError for a name that this version does not have."""
+        for i, step in enumerate(self.steps):
+            if step.name == name:
+                return i
+        raise KeyError(name)
+
+
+def operation(
+    kind: str,
+    *,
+    version: int,
+    steps: tuple[StepDefinition, ...],
+    on_failure: Function | None = None,
+    priority: int = 10,
+) -> Definition:
+    """Check and make a definition; raises ValueError for a table that cannot be driven."""
+    names = [s.name for s in steps]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{kind}: two steps have one name: {names}")
+    for i, step in enumerate(steps):
+        if step.on_refusal is not None and step.on_refusal.step not in names[: i + 1]:
+            raise ValueError(
+                f"{kind}: {step.name} goes back to {step.on_refusal.step}, which is not before it"
+            )
+    return Definition(kind, version, steps, on_failure, priority)
+
+
+def _name(function: Function) -> str:
+    return str(function.__name__)  # type: ignore[attr-defined]

@@ -1,0 +1,313 @@
+"""The durable side: every read and write of the operation tables.
+
+Each function runs in the caller's transaction. Waking the runners is part of the same statement that makes an
+operation ready (``pg_notify`` in RETURNING), so that it costs no round trip of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+import structlog
+
+from moorage.core.ids import new_id
+from moorage.operations.definition import Definition
+from moorage.operations.model import READY, RUNNING, STUCK, WAITING, Event, FencedOut, Operation
+from moorage.operations.tables import operation_steps, operations
+from moorage.store.database import Tx
+from moorage.store.schema import Json, Timestamp
+from moorage.store.statement import Statement, text_param, texts_param
+
+CHANNEL = "operations"
+_NOTIFY = sa.func.pg_notify(CHANNEL, "").cast(sa.Text)
+# Written into the statements as literals, so that the partial indexes fit.
+_OPEN_STATES = sa.bindparam(
+    "open_states", (READY, RUNNING, WAITING, STUCK), expanding=True, literal_execute=True
+)
+_OPEN = operations.c.state.in_(_OPEN_STATES)
+_COLUMNS = [operations.c[name] for name in Operation.__struct_fields__]
+
+
+def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=kind)
+
+
+_SUBMIT = Statement(
+    sa.insert(operations)
+    .values(
+        id=text_param("id"),
+        kind=text_param("kind"),
+        version=_p("version", sa.Integer),
+        state=READY,
+        priority=_p("priority", sa.Integer),
+        subject=text_param("subject"),
+        params=_p("params", Json),
+        step=text_param("step"),
+        data=_p("data", Json),
+        refusals=_p("refusals", Json),
+        request_id=text_param("request_id"),
+    )
+    .returning(_NOTIFY)
+)
+
+_older = operations.alias("older")
+# Eligible: ready, or due, or left by a dead owner; and no older open operation of the same subject.
+_ELIGIBLE = (
+    sa.select(operations.c.id)
+    .where(
+        _OPEN,
+        sa.or_(
+            operations.c.state == READY,
+            sa.and_(operations.c.state == WAITING, operations.c.wake_at <= sa.func.now()),
+            sa.and_(operations.c.state == RUNNING, operations.c.lease_until < sa.func.now()),
+        ),
+        operations.c.kind == sa.any_(texts_param("kinds")),
+        ~sa.exists().where(
+            _older.c.subject == operations.c.subject,
+            _older.c.seq < operations.c.seq,
+            _older.c.state.in_(_OPEN_STATES),
+        ),
+    )
+    .order_by(operations.c.priority, operations.c.seq)
+    .limit(_p("limit", sa.Integer))
+    .with_for_update(skip_locked=True)
+)
+_CLAIM = Statement(
+    sa.update(operations)
+    .where(operations.c.id == sa.any_(sa.func.array(_ELIGIBLE.scalar_subquery())))
+    .values(
+        state=RUNNING,
+        owner=text_param("owner"),
+        fence=operations.c.fence + 1,
+        lease_until=sa.func.now() + _p("lease", sa.Interval),
+        updated_at=sa.func.now(),
+    )
+    .returning(*_COLUMNS),
+    row=Operation,
+)
+
+_RECORD = Statement(
+    sa.update(operations)
+    .where(operations.c.id == text_param("key"), operations.c.fence == _p("held", sa.BigInteger))
+    .values(
+        # What arrived since the engine last looked keeps it running: no event is slept through.
+        state=sa.case(
+            (
+                sa.and_(
+                    text_param("wanted") == WAITING,
+                    sa.or_(
+                        operations.c.wakes != _p("seen", sa.BigInteger),
+                        operations.c.cancel != _p("known", sa.Boolean),
+                    ),
+                ),
+                RUNNING,
+            ),
+            else_=text_param("wanted"),
+        ),
+        direction=text_param("direction"),
+        step=text_param("step"),
+        sent=_p("sent", sa.Boolean),
+        round=_p("round", sa.Integer),
+        attempts=_p("attempts", sa.Integer),
+        undo_to=text_param("undo_to"),
+        data=_p("data", Json),
+        refusals=_p("refusals", Json),
+        inbox=sa.case((_p("consumed", sa.Boolean), sa.null()), else_=operations.c.inbox),
+        error=_p("error", Json),
+        wake_at=_p("wake_at", Timestamp),
+        updated_at=sa.func.now(),
+    )
+    .returning(operations.c.state, operations.c.wakes, operations.c.cancel, operations.c.inbox)
+)
+_EVENT = Statement(
+    sa.text(
+        # One statement for all events of a record; a repeated event of one round (a retried undo) is kept once.
+        "INSERT INTO operation_steps (operation, round, step, event, fence, data)"
+        " SELECT :operation, :round, e->>'step', e->>'event', :fence, e->'data'"
+        " FROM jsonb_array_elements(:events) AS e ON CONFLICT DO NOTHING"
+    ).bindparams(
+        _p("operation", sa.Text), _p("round", sa.Integer), _p("fence", sa.BigInteger), _p("events", Json)
+    )
+)
+_RENEW = Statement(
+    sa.update(operations)
+    .where(
+        operations.c.id == sa.any_(texts_param("ids")),
+        operations.c.owner == text_param("owner"),
+        operations.c.state == RUNNING,
+    )
+    .values(lease_until=sa.func.now() + _p("lease", sa.Interval))
+)
+_YIELD = Statement(
+    sa.update(operations)
+    .where(operations.c.owner == text_param("owner"), operations.c.state == RUNNING)
+    .values(state=READY, lease_until=None)
+    .returning(_NOTIFY)
+)
+_READIED = sa.case((operations.c.state == WAITING, READY), else_=operations.c.state)
+_SIGNAL = Statement(
+    sa.update(operations)
+    .where(operations.c.subject == sa.any_(texts_param("subjects")), _OPEN)
+    .values(
+        wakes=operations.c.wakes + 1, state=sa.case((operations.c.sent, operations.c.state), else_=_READIED)
+    )
+    .returning(_NOTIFY)
+)
+_COMPLETE = Statement(
+    sa.update(operations)
+    .where(
+        operations.c.id == text_param("key"),
+        operations.c.sent,
+        operations.c.fence >= _p("sent_fence", sa.BigInteger),
+        operations.c.step == text_param("at"),
+        operations.c.data["_command"].astext == text_param("command"),
+        _OPEN,
+    )
+    .values(inbox=_p("result", Json), wakes=operations.c.wakes + 1, state=_READIED)
+    .returning(_NOTIFY)
+)
+_CANCEL = Statement(
+    sa.update(operations)
+    .where(
+        operations.c.subject == text_param("of"),
+        operations.c.kind == sa.any_(texts_param("kinds")),
+        operations.c.direction == "forward",
+        _OPEN,
+    )
+    .values(cancel=True, wakes=operations.c.wakes + 1, state=_READIED)
+    .returning(_NOTIFY)
+)
+_BY_ID = Statement(sa.select(*_COLUMNS).where(operations.c.id == text_param("key")), row=Operation)
+_OPEN_OF = Statement(
+    sa.select(*_COLUMNS).where(operations.c.subject == text_param("of"), _OPEN).order_by(operations.c.seq),
+    row=Operation,
+)
+_NEXT_DUE = Statement(sa.select(sa.func.min(operations.c.wake_at)).where(operations.c.state == WAITING))
+_RESUME = Statement(
+    sa.update(operations)
+    .where(operations.c.id == text_param("key"), operations.c.state == STUCK)
+    .values(state=READY, attempts=0)
+    .returning(_NOTIFY)
+)
+
+
+async def submit(tx: Tx, definition: Definition, *, subject: str, params: Mapping[str, Any]) -> str:
+    """Begin an operation with the caller's transaction; its id. One statement."""
+    operation_id = new_id()
+    bound = structlog.contextvars.get_contextvars()
+    await _SUBMIT.run(
+        tx,
+        id=operation_id,
+        kind=definition.kind,
+        version=definition.version,
+        priority=definition.priority,
+        subject=subject,
+        params=dict(params),
+        step=definition.steps[0].name,
+        data={},
+        refusals=[],
+        request_id=bound.get("request_id"),
+    )
+    return operation_id
+
+
+async def claim(tx: Tx, *, owner: str, kinds: Sequence[str], limit: int, lease: Any) -> list[Operation]:
+    """Take up to ``limit`` operations that are ready, each with a new fence."""
+    return await _CLAIM.all(tx, owner=owner, kinds=list(kinds), limit=limit, lease=lease)
+
+
+async def record(tx: Tx, op: Operation, events: Sequence[Event], *, consumed: bool) -> None:
+    """Write the engine's copy back and its events; raises FencedOut where the fence has moved.
+
+    Brings ``state``, ``wakes``, ``cancel`` and ``inbox`` of the copy up to date.
+    """
+    records = await tx.fetch(
+        _RECORD.sql,
+        _RECORD.arguments(
+            key=op.id,
+            held=op.fence,
+            seen=op.wakes,
+            known=op.cancel,
+            wanted=op.state,
+            direction=op.direction,
+            step=op.step,
+            sent=op.sent,
+            round=op.round,
+            attempts=op.attempts,
+            undo_to=op.undo_to,
+            data=op.data,
+            refusals=op.refusals,
+            consumed=consumed,
+            error=op.error,
+            wake_at=op.wake_at,
+        ),
+    )
+    if not records:
+        raise FencedOut(op.id)
+    op.state, op.wakes, op.cancel, op.inbox = records[0]
+    if events:
+        rows = [
+            {"step": e.step, "event": e.event, "data": msgspec.to_builtins(e.data, enc_hook=str)}
+            for e in events
+        ]
+        await _EVENT.run(tx, operation=op.id, round=op.round, fence=op.fence, events=rows)
+
+
+async def signal(tx: Tx, *subjects: str) -> None:
+    """Something happened to these subjects: operations parked at a wait step look again."""
+    await _SIGNAL.run(tx, subjects=list(subjects))
+
+
+async def complete(
+    tx: Tx,
+    *,
+    operation: str,
+    step: str,
+    fence: int,
+    command: str,
+    outcome: str,
+    data: Any = None,
+    error: Any = None,
+) -> bool:
+    """A host's result for a command of an operation; False where nobody waits for it any more."""
+    result = {"outcome": outcome, "data": data, "error": error}
+    count = await _COMPLETE.run(tx, key=operation, sent_fence=fence, at=step, command=command, result=result)
+    return count > 0
+
+
+async def cancel(tx: Tx, subject: str, *, kinds: Sequence[str]) -> bool:
+    """Ask the open operations of these kinds to stop at their next safe point and undo; whether there was one."""
+    return await _CANCEL.run(tx, of=subject, kinds=list(kinds)) > 0
+
+
+async def renew(tx: Tx, *, owner: str, ids: Sequence[str], lease: Any) -> None:
+    """Hold the leases of running operations longer."""
+    await _RENEW.run(tx, owner=owner, ids=list(ids), lease=lease)
+
+
+async def hand_over(tx: Tx, *, owner: str) -> None:
+    """Give up every lease at once: an orderly stop."""
+    await _YIELD.run(tx, owner=owner)
+
+
+async def get(tx: Tx, operation_id: str) -> Operation:
+    """One operation; raises NotFound."""
+    return await _BY_ID.one(tx, key=operation_id)
+
+
+async def open_of(tx: Tx, subject: str) -> list[Operation]:
+    """The unfinished operations of a subject, oldest first."""
+    return await _OPEN_OF.all(tx, of=subject)
+
+
+async def next_due(tx: Tx) -> datetime | None:
+    """When the next parked operation is due."""
+    found: datetime | None = await _NEXT_DUE.scalar(tx)
+    return found
+
+
+async def resume(tx: Tx, operation_id: str) -> bool:
+    """Let a stuck operation try again; whether it was stuck."""
+    return await _RESUME.run(tx, key=operation_id) > 0
