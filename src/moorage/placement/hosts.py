@@ -1,0 +1,138 @@
+"""The scheduler's host table, made from the index and what the caller knows of its hosts.
+
+A host is the root provider of the same name. For each resource class a host offers what the best provider
+of its tree has left (or a sharing provider that serves the tree): enough to refuse a host with figures; the
+exact combination is then searched in the chosen tree alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moorage.placement.columns import ClassColumn, Columns, Mask
+from moorage.placement.names import normalised
+from moorage.scheduling.hosts import NO_LIMIT, HostTable, ResourceColumn, zone_masks
+from moorage.scheduling.ranking import DEFAULT_WEIGHERS
+from moorage.scheduling.request import Request
+
+PHYSNET_PREFIX = "CUSTOM_PHYSNET_"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostStates:
+    """What is known of hosts outside placement, in columns. Make one, keep it until something changes.
+
+    The work of matching hosts with providers is remembered by the identity of this value.
+    """
+
+    names: tuple[str, ...]
+    up: Mask
+    enabled: Mask
+    disabled_reasons: tuple[str | None, ...]
+    zones: tuple[str, ...]
+    zone_masks: dict[str, Mask]
+
+    @classmethod
+    def of(cls, hosts: Iterable[tuple[str, bool, bool, str | None, str]]) -> HostStates:
+        """Build from rows of (name, up, enabled, disabled reason, availability zone)."""
+        rows = list(hosts)
+        zones = tuple(row[4] for row in rows)
+        return cls(
+            names=tuple(row[0] for row in rows),
+            up=np.array([row[1] for row in rows], dtype=np.bool_),
+            enabled=np.array([row[2] for row in rows], dtype=np.bool_),
+            disabled_reasons=tuple(row[3] for row in rows),
+            zones=zones,
+            zone_masks=zone_masks(zones),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alignment:
+    """Which tree each host is; -1 for a host without a provider."""
+
+    columns: Columns
+    states: HostStates
+    trees: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, columns: Columns, states: HostStates) -> Alignment:
+        """Match hosts with root providers by name."""
+        trees = [columns.tree_of_name.get(name, -1) for name in states.names]
+        return cls(columns, states, np.array(trees, dtype=np.int64))
+
+
+def host_table(alignment: Alignment, request: Request) -> HostTable:
+    """Return the table for one request: the columns that its checks and the ranking read."""
+    columns, states, trees = alignment.columns, alignment.states, alignment.trees
+    wanted = {*request.resources, *(weigher.resource_class for weigher in DEFAULT_WEIGHERS)}
+    resources = {
+        name: _gather(columns, columns.classes[name], trees) for name in wanted if name in columns.classes
+    }
+    return HostTable(
+        names=states.names,
+        up=states.up,
+        enabled=states.enabled,
+        disabled_reasons=states.disabled_reasons,
+        zones=states.zones,
+        zone_masks=states.zone_masks,
+        resources=resources,
+        physical_networks={
+            name: _in_trees(columns, normalised(name, PHYSNET_PREFIX), trees)
+            for name in request.physical_networks
+        },
+        traits={
+            name: _in_trees(columns, name, trees)
+            for name in (*request.required_traits, *request.forbidden_traits)
+        },
+    )
+
+
+def _in_trees(columns: Columns, trait: str, trees: NDArray[np.int64]) -> Mask:
+    # One place more than there are trees: index -1 is the host without a provider.
+    having = np.zeros(columns.trees + 1, dtype=np.bool_)
+    rows = columns.trait_rows.get(trait)
+    if rows is not None:
+        having[columns.tree[rows]] = True
+    return having[trees]
+
+
+def _gather(columns: Columns, column: ClassColumn, trees: NDArray[np.int64]) -> ResourceColumn:
+    free = column.capacity - column.used
+    best = _best(columns, column, free)[trees]
+    missing = best < 0
+
+    def pick(figures: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
+        return np.where(missing, otherwise, figures[best])
+
+    return ResourceColumn(
+        capacity=pick(column.capacity, 0),
+        free=pick(free, 0),
+        min_unit=pick(column.min_unit, 1),
+        max_unit=pick(column.max_unit, NO_LIMIT),
+        step_size=pick(column.step_size, 1),
+        expected=pick(column.expected, 0),
+    )
+
+
+def _best(columns: Columns, column: ClassColumn, free: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each tree (and for index -1) the place in the column of its best provider, or -1."""
+    best = np.full(columns.trees + 1, -1, dtype=np.int64)
+    tree = columns.tree[column.rows]
+    # Ascending by what is free: the last write for a tree is its best. Usually a tree has one provider of a
+    # class, and then any order will do.
+    order: Sequence[int] | NDArray[np.intp] = np.arange(len(tree))
+    if len(tree) > 1 and bool((tree[1:] == tree[:-1]).any()):
+        order = np.argsort(free, kind="stable")
+    best[tree[order]] = order
+    for row, served in columns.sharing.items():
+        at = int(np.searchsorted(column.rows, row))
+        if at < len(column.rows) and column.rows[at] == row:
+            for number in served.tolist():
+                if best[number] < 0 or free[best[number]] < free[at]:
+                    best[number] = at
+    return best
