@@ -28,7 +28,7 @@ OnPlugged = Callable[[Tx, Port], Awaitable[None]]
 _p, _b, _n = tables.ports, tables.bindings, tables.networks
 
 
-class Bindable(msgspec.Struct, frozen=True, kw_only=True):
+class Bindable(msgspec.Struct, frozen=True):
     """What binding needs to know of a port, in one row."""
 
     id: str

@@ -91,7 +91,7 @@ _offers = (
     .table_valued("slot", "port_id", "subnet_id", "address", with_ordinality="place")
     .render_derived(name="offers")
 )
-_taken = (
+_taken: Any = (
     sa.select(sa.literal_column("1"))
     .where(_ips.c.subnet_id == _offers.c.subnet_id, _ips.c.address == _offers.c.address)
     .correlate(_offers)
@@ -101,7 +101,7 @@ _TAKE: Statement[Any] = Statement(
     .from_select(
         ["port_id", "subnet_id", "address"],
         sa.select(_offers.c.port_id, _offers.c.subnet_id, _offers.c.address)
-        .distinct(_offers.c.slot)
+        .ext(postgresql.distinct_on(_offers.c.slot))
         .where(~_taken.exists())
         .order_by(_offers.c.slot, _offers.c.place),
     )

@@ -85,7 +85,8 @@ def _sort_column(table: sa.Table, key: str, sortable: Sequence[str]) -> Any:
 def _after(table: sa.Table, order: list[tuple[Any, bool]], marker: str) -> Any:
     # (a > A) or (a = A and b > B) or ...; the marker's values are looked up in the same statement.
     other = table.alias("marker")
-    clauses, same = [], []
+    clauses: list[Any] = []
+    same: list[Any] = []
     for column, descending in order:
         value = (
             sa.select(sa.sql.visitors.replacement_traverse(column, {}, _onto(other)))

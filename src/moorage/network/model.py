@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-class Network(msgspec.Struct, frozen=True, kw_only=True):
+class Network(msgspec.Struct, frozen=True):
     """A network with its segments (in order) and the ids of its subnets."""
 
     id: str
@@ -32,7 +32,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     subnet_ids: list[str]
 
 
-class Subnet(msgspec.Struct, frozen=True, kw_only=True):
+class Subnet(msgspec.Struct, frozen=True):
     """A subnet with its allocation pools, ``{"start", "end"}`` in address order."""
 
     id: str
@@ -57,7 +57,7 @@ class Subnet(msgspec.Struct, frozen=True, kw_only=True):
     allocation_pools: list[dict[str, str]]
 
 
-class Port(msgspec.Struct, frozen=True, kw_only=True):
+class Port(msgspec.Struct, frozen=True):
     """A port with its addresses, security groups and active binding (``host`` is "" when unbound)."""
 
     id: str
@@ -93,7 +93,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     vif_details: dict[str, Any]
 
 
-class SecurityGroup(msgspec.Struct, frozen=True, kw_only=True):
+class SecurityGroup(msgspec.Struct, frozen=True):
     """A security group with its rules, each in the shape of the API."""
 
     id: str
@@ -110,7 +110,7 @@ class SecurityGroup(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[dict[str, Any]]
 
 
-class SecurityGroupRule(msgspec.Struct, frozen=True, kw_only=True):
+class SecurityGroupRule(msgspec.Struct, frozen=True):
     """One rule; what is None matches everything."""
 
     id: str

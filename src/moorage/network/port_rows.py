@@ -21,7 +21,7 @@ from moorage.store.statement import Statement, text_param, texts_param
 _n, _p, _g = tables.networks, tables.ports, tables.security_groups
 
 
-class NetworkContext(msgspec.Struct, frozen=True, kw_only=True):
+class NetworkContext(msgspec.Struct, frozen=True):
     """What making a port needs to know of its network, in one row."""
 
     id: str

@@ -50,7 +50,7 @@ def used_of(resource: str) -> Any:
     """SQL: how many the project has, counted up to its limit."""
     table = COUNTED[resource]
     bound = sa.func.greatest(limit_of(resource), sa.literal_column("0"))
-    rows = sa.select(sa.literal_column("1")).where(table.c.project_id == text_param("project_id"))
+    rows: Any = sa.select(sa.literal_column("1")).where(table.c.project_id == text_param("project_id"))
     return (
         sa.select(sa.func.count())
         .select_from(rows.limit(sa.select(bound).scalar_subquery()).subquery())
@@ -58,8 +58,10 @@ def used_of(resource: str) -> Any:
     )
 
 
-_CHECK: Statement[Any] = {name: Statement(sa.select(limit_of(name), used_of(name))) for name in COUNTED}
-_COUNT: Statement[Any] = {
+_CHECK: dict[str, Statement[Any]] = {
+    name: Statement(sa.select(limit_of(name), used_of(name))) for name in COUNTED
+}
+_COUNT: dict[str, Statement[Any]] = {
     name: Statement(
         sa.select(sa.func.count()).select_from(table).where(table.c.project_id == text_param("project_id"))
     )

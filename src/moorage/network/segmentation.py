@@ -9,6 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from moorage.core.errors import Conflict
 from moorage.core.ids import new_id
 from moorage.network import errors, tables
 from moorage.store.database import Tx
@@ -90,7 +91,7 @@ _offers = (
     .table_valued("tag", with_ordinality="place")
     .render_derived(name="offers")
 )
-_same = (
+_same: Any = (
     sa.select(sa.literal_column("1"))
     .where(_s.c.network_type == text_param("network_type"))
     .where(_s.c.physical_network.is_not_distinct_from(text_param("physical_network")))
@@ -152,7 +153,7 @@ def _pick(ranges: tuple[range, ...], chance: random.Random) -> int:
     raise IndexError(index)
 
 
-def _taken(spec: SegmentSpec) -> errors.MoorageError:
+def _taken(spec: SegmentSpec) -> Conflict:
     physnet, tag = spec.physical_network, spec.segmentation_id
     if spec.network_type == "flat":
         return errors.FlatNetworkInUse(f"Physical network {physnet} carries a flat network already.")

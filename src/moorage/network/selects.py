@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from moorage.network import tables as t
 
-_EMPTY: Statement[Any] = sa.literal_column("'[]'::jsonb")
+_EMPTY: Any = sa.literal_column("'[]'::jsonb")
 
 
 def _list_of(value: Any, order: Any) -> Any:
