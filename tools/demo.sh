@@ -42,7 +42,7 @@ world() { # namespaces, links of the machine itself, and processes that name the
 teardown() {
     say "taking everything down"
     "$python" -m moorage.lab down
-    if [ -n "$cloud" ] && kill -INT "$cloud" 2>/dev/null; then
+    if [ -n "$cloud" ] && kill -TERM "$cloud" 2>/dev/null; then
         wait "$cloud" || true
     fi
     local left
@@ -62,7 +62,7 @@ finish() {
     if [ "$keep" = 0 ]; then
         teardown || status=1
     elif [ $status -eq 0 ]; then
-        say "the cloud runs on; stop it with: $python -m moorage.lab down; kill -INT ${cloud:-its process}"
+        say "the cloud runs on; stop it with: $python -m moorage.lab down; kill -TERM ${cloud:-its process}"
     fi
     exit $status
 }

@@ -36,7 +36,7 @@ PROMPT 0
 LABEL guest
   KERNEL vmlinuz
   INITRD guest.img
-  APPEND console=ttyS0 quiet
+  APPEND console=ttyS0 quiet mitigations=off
 """
 
 

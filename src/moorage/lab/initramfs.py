@@ -19,25 +19,26 @@ import msgspec
 from moorage.lab.errors import LabError
 from moorage.lab.shell import run
 
-#: Modules the guest loads, each after what it depends on.  Those built into the kernel are left out.
-MODULES = (
-    "virtio_pci",
-    "virtio_net",
-    "virtio_blk",
-    "virtio_rng",
-    "virtio_scsi",
-    "ata_piix",
-    "sd_mod",
-    "sr_mod",
-    "isofs",
-    "vfat",
-    "nls_ascii",
-    "nls_iso8859_1",
-    "nls_cp437",
-    "evdev",
-    "button",
-    "8021q",
-)
+#: Modules the guest loads, by the list it reads: at once; to look for a config drive elsewhere; for the power button;
+#: and those that are there for whoever asks. What is built into the kernel or not in it is left out.
+MODULES = {
+    "modules": ("virtio_pci", "virtio_net", "virtio_blk", "isofs"),
+    "modules.late": (
+        "virtio_scsi",
+        "ata_piix",
+        "sd_mod",
+        "sr_mod",
+        "vfat",
+        "nls_cp437",
+        "nls_ascii",
+        "nls_iso8859_1",
+    ),
+    "modules.power": ("evdev", "button", "virtio_rng"),
+    "modules.other": ("8021q",),
+}
+
+#: Folders that must be there before anything is mounted or written.
+FOLDERS = ("dev", "mnt", "proc", "root/.ssh", "run", "sys", "tmp", "var/www", "etc")
 
 SCRIPTS = {"init": "init.sh", "etc/lease.sh": "lease.sh", "etc/acpi/PWRF/00000080": "power.sh"}
 
@@ -53,6 +54,13 @@ class Entry(msgspec.Struct, frozen=True):
     device: tuple[int, int] = (0, 0)
 
 
+class Module(msgspec.Struct, frozen=True):
+    """A kernel module and all others it needs, those that are loaded last first."""
+
+    depends: tuple[str, ...]
+    content: bytes
+
+
 def scripts() -> dict[str, bytes]:
     """The guest's own programs by their place in the archive."""
     here = Path(__file__).parent / "guest"
@@ -61,27 +69,42 @@ def scripts() -> dict[str, bytes]:
 
 def build(root: Path) -> bytes:
     """Make the archive from a folder holding the extracted kernel and busybox packages."""
-    modules = kernel_modules(root)
-    files: dict[str, tuple[int, bytes]] = {place: (0o755, content) for place, content in scripts().items()}
-    files["bin/busybox"] = (0o755, _busybox(root).read_bytes())
-    for library in _libraries(_busybox(root)):
-        files[str(library).lstrip("/")] = (0o755, library.resolve().read_bytes())
-    for name, content in modules.items():
-        files[f"modules/{name}.ko"] = (0o644, content)
-    order = "".join(f"{name}.ko\n" for name in modules)
-    files["modules/order"] = (0o644, order.encode())
+    busybox = _busybox(root)
+    files = {place: (stat.S_IFREG | 0o755, content) for place, content in scripts().items()}
+    files["bin/busybox"] = (stat.S_IFREG | 0o755, busybox.read_bytes())
+    for applet in run(busybox, "--list").split():
+        files.setdefault(f"bin/{applet}", (stat.S_IFLNK | 0o777, b"busybox"))
+    for library in _libraries(busybox):
+        files[str(library).lstrip("/")] = (stat.S_IFREG | 0o755, library.resolve().read_bytes())
+    files["etc/passwd"] = (stat.S_IFREG | 0o644, b"root:x:0:0:root:/root:/bin/sh\n")
+    files |= _module_files(root)
     return gzip.compress(archive(_entries(files)), compresslevel=6, mtime=0)
 
 
+def _module_files(root: Path) -> dict[str, tuple[int, bytes]]:
+    """The modules, what each depends on in the form modprobe reads, and the lists of what to load when."""
+    release, modules = kernel_modules(root)
+    home = f"lib/modules/{release}"
+    contents = {f"{home}/{name}.ko": module.content for name, module in modules.items()}
+    lines = [
+        f"{name}.ko: {' '.join(f'{needed}.ko' for needed in module.depends)}"
+        for name, module in modules.items()
+    ]
+    contents[f"{home}/modules.dep"] = "".join(f"{line}\n" for line in lines).encode()
+    for place, names in MODULES.items():
+        contents[f"etc/{place}"] = " ".join(name for name in names if name in modules).encode() + b"\n"
+    return {place: (stat.S_IFREG | 0o644, content) for place, content in contents.items()}
+
+
 def _entries(files: Mapping[str, tuple[int, bytes]]) -> Iterator[Entry]:
-    folders = {"dev", "proc", "sys"}
-    for name in files:
+    folders = set(FOLDERS)
+    for name in (*files, *FOLDERS):
         folders.update(str(parent) for parent in Path(name).parents if str(parent) != ".")
     for folder in sorted(folders):
         yield Entry(folder, stat.S_IFDIR | 0o755)
     yield Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
     for name, (mode, content) in files.items():
-        yield Entry(name, stat.S_IFREG | mode, content)
+        yield Entry(name, mode, content)
 
 
 def archive(entries: Iterator[Entry]) -> bytes:
@@ -99,26 +122,37 @@ def archive(entries: Iterator[Entry]) -> bytes:
     return out.getvalue()
 
 
-def kernel_modules(root: Path) -> dict[str, bytes]:
-    """The modules the guest loads, uncompressed, in the order of loading."""
+def kernel_modules(root: Path) -> tuple[str, dict[str, Module]]:
+    """The kernel's release, and the modules of MODULES with all they need, uncompressed."""
     found = {_module_name(path): path for path in root.glob("**/lib/modules/*/kernel/**/*.ko*")}
     if not found:
         raise LabError(f"the kernel package in {root} has no modules")
-    ordered: dict[str, bytes] = {}
-    for name in MODULES:
-        _add_module(name, found, ordered)
-    return ordered
+    some = next(iter(found.values())).parts
+    release = some[some.index("kernel") - 1]
+    modules: dict[str, Module] = {}
+    for name in (name for names in MODULES.values() for name in names):
+        _add_module(name, found, modules)
+    return release, modules
 
 
-def _add_module(name: str, found: Mapping[str, Path], ordered: dict[str, bytes]) -> None:
-    if name in ordered or name not in found:  # not found: built into this kernel
-        return
-    content = _read_module(found[name])
-    depends = _DEPENDS.search(content)
-    for needed in depends.group(1).decode().split(",") if depends else []:
-        if needed:
-            _add_module(needed.replace("-", "_"), found, ordered)
-    ordered[name] = content
+def _add_module(name: str, found: Mapping[str, Path], modules: dict[str, Module]) -> list[str]:
+    """Add a module and all it needs; returns it and them, the neediest first, as modprobe wants to read it."""
+    if name not in found:  # built into this kernel
+        return []
+    if name not in modules:
+        content = _read_module(found[name])
+        said = _DEPENDS.search(content)
+        direct = [
+            word.replace("-", "_") for word in (said.group(1).decode().split(",") if said else []) if word
+        ]
+        depends: list[str] = []
+        for needed in direct:
+            for module in _add_module(needed, found, modules):
+                if module in depends:
+                    depends.remove(module)
+                depends.append(module)
+        modules[name] = Module(tuple(depends), content)
+    return [name, *modules[name].depends]
 
 
 def _module_name(path: Path) -> str:

@@ -1,11 +1,9 @@
-#!/bin/busybox sh
+#!/bin/sh
 # Called by udhcpc with what the DHCP server said.
 [ "$1" = bound ] || [ "$1" = renew ] || exit 0
 [ -n "$mtu" ] && ip link set dev $interface mtu $mtu
-if ! ip -4 addr show dev $interface | grep -q "inet $ip/"; then
-    ip -4 addr flush dev $interface
-    ip addr add $ip/${mask:-24} dev $interface
-fi
+[ "$1" = bound ] && ip addr flush dev $interface scope global
+ip addr replace $ip/${mask:-24} dev $interface
 set -- $staticroutes
 if [ $# -ge 2 ]; then
     while [ $# -ge 2 ]; do
@@ -18,6 +16,6 @@ if [ $# -ge 2 ]; then
 else
     for hop in $router; do ip route replace default via $hop dev $interface && break; done
 fi
-: >/etc/resolv.conf
-for server in $dns; do echo "nameserver $server" >>/etc/resolv.conf; done
-printf '\nmoorage guest %s ready %s\n' "$(hostname)" "$ip" >/dev/console
+for server in $dns; do echo "nameserver $server"; done >/etc/resolv.conf
+read -r name </proc/sys/kernel/hostname
+printf '\nmoorage guest %s ready %s\n' "$name" "$ip" >/dev/console
