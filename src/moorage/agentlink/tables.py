@@ -66,3 +66,12 @@ commands = sa.Table(
 
 sa.Index("commands_unfinished_idx", commands.c.host, postgresql_where=commands.c.finished_at.is_(None))
 sa.Index("commands_finished_at_idx", commands.c.finished_at, postgresql_using="brin")
+
+# Answers to calls, each taken by the request that waits for it (agentlink.calls).
+call_results = sa.Table(
+    "call_results",
+    metadata,
+    IdColumn(),
+    sa.Column("result", Json, nullable=False),
+    created_at(),
+)

@@ -1,0 +1,242 @@
+"""server.boot: ports first, then a host that they fit, then the guest.
+
+    create_ports   every port of the server exists, host-independent      undo: release those made for it
+    claim_host     the plan; CPU, memory and disk are claimed on its best  undo: give the claim back
+    bind_ports     the ports are bound to that host                        undo: unbind; refusal: next host
+    spawn_guest    the host builds the guest                               undo: destroy it; refusal: next host
+    ports_plugged  every port is ACTIVE                                    deadline: vif_plugging_timeout
+    activate       the server is ACTIVE
+
+Source of the order: network-aware scheduling, phases prepare and bind (docs/architecture.md).
+"""
+
+import zlib
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from moorage.compute import actions, server_state
+from moorage.compute.errors import NoValidHost
+from moorage.compute.model import Server
+from moorage.compute.operations import spawn
+from moorage.compute.operations.services import Services
+from moorage.compute.states import Task
+from moorage.compute.tables import placements
+from moorage.core.errors import Conflict
+from moorage.network.errors import PortBindingFailed
+from moorage.network.model import RequestedNic
+from moorage.operations import Command, Refusal, Step, back_to, local, operation, remote, wait
+from moorage.placement.errors import CapacityExceeded
+from moorage.placement.service import query_of
+from moorage.scheduling import Plan, Request
+from moorage.store.database import Tx
+from moorage.store.schema import Json
+from moorage.store.statement import Statement, text_param
+from moorage.wire.messages import DestroyGuest
+
+EVENT = "compute__do_build_and_run_instance"
+# A claim may meet others' on the same host; each next one costs a statement.
+CLAIM_TRIES = 20
+
+_PLAN = (
+    sa.dialects.postgresql.insert(placements)
+    .values(
+        server_id=text_param("server_id"),
+        attempt=sa.bindparam("attempt", type_=sa.Integer),
+        plan=sa.bindparam("plan", type_=Json),
+    )
+)
+_KEEP_PLAN = Statement(
+    _PLAN.on_conflict_do_update(index_elements=["server_id", "attempt"], set_={"plan": _PLAN.excluded.plan})
+)
+
+
+def params_of(server: Server, request_id: str) -> dict[str, Any]:
+    """What the steps need to know of a server without reading its row."""
+    return {
+        "server_id": server.id,
+        "project_id": server.project_id,
+        "user_id": server.user_id,
+        "networks": server.requested_networks,
+        "security_groups": server.security_groups,
+        "resources": {
+            rc: amount
+            for rc, amount in (
+                ("VCPU", server.vcpus),
+                ("MEMORY_MB", server.memory_mb),
+                ("DISK_GB", server.disk_gb),
+            )
+            if amount
+        },
+        "zone": server.pinned_zone,
+        "host": server.requested_host,
+        "request_id": request_id,
+    }
+
+
+async def create_ports(step: Step) -> Any:
+    """Get or create the ports of the server; the same again on every later attempt."""
+    app: Services = step.app
+    p = step.params
+    await actions.event_started(step.tx, p["server_id"], p["request_id"], EVENT)
+    ports = await app.network.prepare_ports(
+        step.tx,
+        server_id=p["server_id"],
+        project_id=p["project_id"],
+        user_id=p["user_id"],
+        requested=[msgspec.convert(n, RequestedNic) for n in p["networks"]],
+        security_groups=p["security_groups"],
+    )
+    return {"physical_networks": sorted({q.physical_network for q in ports if q.physical_network})}
+
+
+async def release_ports(step: Step) -> None:
+    """Delete the ports made for the server, give back the user's."""
+    app: Services = step.app
+    await app.network.release_ports(step.tx, server_id=step.params["server_id"])
+
+
+async def claim_host(step: Step) -> Any:
+    """Decide, and claim on the best host that still has room; the plan is kept for ``explain``."""
+    app: Services = step.app
+    p = step.params
+    request = Request(
+        resources=p["resources"],
+        availability_zone=p["zone"],
+        physical_networks=tuple(step.data["create_ports"]["physical_networks"]),
+        requested_host=p["host"],
+        excluded={r["host"]: r["message"] for r in step.refusals},
+    )
+    attempt = len(step.refusals) + 1
+    seed = zlib.crc32(f"{p['server_id']}:{attempt}".encode())
+    decision = await app.placement.plan_surely(request, app.directory.states, seed)
+    host = await _claim_first(app, step.tx, p, request, decision)
+    record = decision.record()
+    if host is None:
+        raise NoValidHost(
+            f"No valid host was found. {record.summary}",
+            plan=msgspec.to_builtins(record),
+            attempt=attempt,
+            refusals=step.refusals,
+        )
+    kept = msgspec.to_builtins(record)
+    await _KEEP_PLAN.run(step.tx, server_id=p["server_id"], attempt=attempt, plan={**kept, "chosen": host})
+    await server_state.placed(step.tx, p["server_id"], host=host, zone=app.directory.zone_of(host))
+    return host
+
+
+async def _claim_first(app: Services, tx: Tx, p: Any, request: Request, decision: Plan) -> str | None:
+    query = query_of(request)
+    for ranked in decision.ranking[:CLAIM_TRIES]:
+        candidate = app.placement.candidate(query, ranked.host)
+        if candidate is None:
+            continue
+        try:
+            await app.placement.ledger.claim(
+                tx,
+                consumer=p["server_id"],
+                project_id=p["project_id"],
+                user_id=p["user_id"],
+                allocations=candidate.allocations,
+            )
+        except CapacityExceeded:
+            continue
+        return ranked.host
+    return None
+
+
+async def release_claim(step: Step) -> None:
+    """Give back what the server holds in placement, and forget the host."""
+    app: Services = step.app
+    await app.placement.ledger.release(step.tx, step.params["server_id"])
+    await server_state.unplaced(step.tx, step.params["server_id"])
+
+
+async def bind_ports(step: Step) -> Any:
+    """Bind the ports to the chosen host; a host that cannot carry one is refused."""
+    app: Services = step.app
+    host: str = step.data["claim_host"]
+    try:
+        return await app.network.bind_ports(
+            step.tx, server_id=step.params["server_id"], host=host, zone=app.directory.zone_of(host)
+        )
+    except PortBindingFailed as error:
+        raise Refusal(error.message, subject=host, code=error.code) from error
+
+
+async def unbind_ports(step: Step) -> None:
+    """No host carries the ports."""
+    app: Services = step.app
+    await app.network.unbind_ports(step.tx, server_id=step.params["server_id"])
+
+
+async def spawn_guest(step: Step) -> Command:
+    """Tell the host to build the guest, with ports that are bound already."""
+    app: Services = step.app
+    server = await server_state.set_task(step.tx, step.params["server_id"], Task.SPAWNING)
+    if server is None:
+        raise Conflict("the server is being deleted", code="compute.being_deleted")
+    payload = spawn.payload(server, step.data["bind_ports"], app.settings)
+    return Command(step.data["claim_host"], "guest.spawn", payload, app.settings.command_timeout)
+
+
+async def destroy_guest(step: Step) -> Command | None:
+    """Tell the host to remove all that belongs to the guest."""
+    app: Services = step.app
+    if "claim_host" not in step.data:
+        return None
+    payload = DestroyGuest(server_id=step.params["server_id"])
+    return Command(step.data["claim_host"], "guest.destroy", payload, app.settings.command_timeout)
+
+
+async def ports_plugged(step: Step) -> bool:
+    """Whether every port of the server is ACTIVE."""
+    app: Services = step.app
+    ports = await app.network.ports_of(step.tx, step.params["server_id"])
+    return all(port.status == "ACTIVE" for port in ports)
+
+
+async def activate(step: Step) -> None:
+    """The server is there."""
+    p = step.params
+    await server_state.running(step.tx, p["server_id"])
+    await actions.event_finished(step.tx, p["server_id"], p["request_id"], EVENT, host=step.data["claim_host"])
+
+
+async def boot_failed(step: Step) -> None:
+    """ERROR with a fault that says why; a cancelled boot leaves the word to what cancelled it."""
+    error = step.error or {}
+    p = step.params
+    plan = (error.get("details") or {}).get("plan")
+    if plan is not None:
+        await _KEEP_PLAN.run(
+            step.tx, server_id=p["server_id"], attempt=error["details"]["attempt"], plan={**plan, "chosen": None}
+        )
+    message = _message(error, step.refusals)
+    await actions.event_finished(step.tx, p["server_id"], p["request_id"], EVENT, error=message)
+    if not error.get("cancelled"):
+        why = server_state.fault(message, code=error.get("status", 500), details=error.get("code", ""))
+        await server_state.failed(step.tx, p["server_id"], why, unplace=True)
+
+
+def _message(error: dict[str, Any], refusals: list[dict[str, Any]]) -> str:
+    message = str(error.get("message") or "The build failed.")
+    if refusals:
+        message += f" {len(refusals)} host{'s' if len(refusals) > 1 else ''} refused: {refusals[-1]['message']}"
+    return message
+
+
+BOOT = operation(
+    "server.boot",
+    version=1,
+    steps=(
+        local(create_ports, undo=release_ports),
+        local(claim_host, undo=release_claim),
+        local(bind_ports, undo=unbind_ports, on_refusal=back_to(claim_host)),
+        remote(spawn_guest, undo=destroy_guest, on_refusal=back_to(claim_host)),
+        wait(ports_plugged, deadline=lambda app: app.settings.vif_plugging_timeout),
+        local(activate),
+    ),
+    on_failure=boot_failed,
+)
