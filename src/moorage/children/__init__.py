@@ -1,0 +1,1 @@
+"""Upstream programs run as supervised child processes: Keystone and Glance, and whatever else needs supervision."""
