@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterable
 
 from moorage.agentlink import statements as sql
+from moorage.agentlink.background import end
 from moorage.agentlink.model import QueuedCommand
 from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
@@ -58,10 +59,7 @@ class Dispatcher:
 
     async def stop(self) -> None:
         """End every poll with nothing, and give back what was not taken up."""
-        for task in self._tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await end(*self._tasks)
         self._tasks = []
         for future in self._waiting.values():
             if not future.done():
@@ -102,7 +100,8 @@ class Dispatcher:
         if self._checked.get(host) != self._wakes:
             self._subscription.set()  # something was enqueued while this host did not poll
         try:
-            return await asyncio.wait_for(future, wait)
+            async with asyncio.timeout(wait):
+                return await future
         except TimeoutError:
             return True
         finally:

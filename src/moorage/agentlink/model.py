@@ -9,7 +9,7 @@ from moorage.core.clock import utcnow
 from moorage.wire.messages import Command, HostReport
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class Host(msgspec.Struct, frozen=True):
     """A host as the registry knows it.
 
     ``facts`` is the last report without its guests, as plain JSON (keys as in wire.HostReport), None until the
@@ -42,7 +42,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.convert({**self.facts, "guests": self.guests}, HostReport)
 
 
-class QueuedCommand(msgspec.Struct, frozen=True, kw_only=True):
+class QueuedCommand(msgspec.Struct, frozen=True):
     """A command row as it is delivered."""
 
     id: str

@@ -1,7 +1,6 @@
 """Hosts: enrolment, credentials, reports, up or down."""
 
 import asyncio
-import contextlib
 import hashlib
 import secrets
 import time
@@ -12,6 +11,7 @@ from datetime import timedelta
 import msgspec
 
 from moorage.agentlink import statements as sql
+from moorage.agentlink.background import end
 from moorage.agentlink.errors import (
     CredentialInvalid,
     HostExists,
@@ -60,9 +60,7 @@ class Registry:
     async def stop(self) -> None:
         """Stop writing."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end(self._task)
             self._task = None
 
     # --- enrolment and credentials -----------------------------------------------------------------------------

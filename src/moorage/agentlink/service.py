@@ -97,7 +97,7 @@ class AgentLink:
         body = payload if isinstance(payload, dict) else plain(payload)
         row = await sql.ENQUEUE.first(
             tx,
-            id=(wanted := new_id()),
+            id=new_id(),
             host=host,
             operation=operation,
             step=step,
@@ -109,7 +109,7 @@ class AgentLink:
         )
         assert row is not None
         command_id, seq = row[0], row[1]
-        if local and command_id == wanted:
+        if local:
             command = Command(
                 id=command_id,
                 seq=seq,

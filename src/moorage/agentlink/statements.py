@@ -34,12 +34,18 @@ _ENQUEUE = insert(commands).values(
     deadline=_param("deadline", Timestamp),
     delivered_at=sa.case((_param("local", sa.Boolean()), _now)),
 )
-# The same key again is the same command: the update changes nothing, and makes RETURNING give the row there is.
+# The same key again is the same command: it is asked for again, and the agent's journal gives the same result.
 # A command for a host that polls elsewhere wakes the other processes in the same statement.
 ENQUEUE: Statement[tuple[str, int]] = Statement(
     _ENQUEUE.on_conflict_do_update(
         index_elements=["operation", "step", "kind", "fence", "host"],
-        set_={"operation": _ENQUEUE.excluded.operation},
+        set_={
+            "payload": _ENQUEUE.excluded.payload,
+            "delivered_at": _ENQUEUE.excluded.delivered_at,
+            "finished_at": None,
+            "outcome": None,
+            "error": None,
+        },
     ).returning(
         commands.c.id,
         commands.c.seq,
@@ -85,9 +91,13 @@ GIVE_BACK: Statement[object] = Statement(
 )
 
 # One statement for the whole batch; rows that were finished before, or are another host's, do not come back.
-_batch = sa.func.unnest(
-    texts_param("ids"), texts_param("outcomes"), sa.bindparam("errors", type_=postgresql.ARRAY(Json))
-).table_valued("id", "outcome", "error", name="batch")
+_batch = (
+    sa.func.unnest(
+        texts_param("ids"), texts_param("outcomes"), sa.bindparam("errors", type_=postgresql.ARRAY(Json))
+    )
+    .table_valued("id", "outcome", "error", name="batch")
+    .render_derived()
+)
 FINISH = Statement(
     sa.update(commands)
     .where(commands.c.id == _batch.c.id, commands.c.host == text_param("host"), _unfinished)

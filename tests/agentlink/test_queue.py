@@ -1,0 +1,339 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import msgspec
+import pytest
+from support.agent_server import AgentServer
+
+from moorage.store.errors import ForeignKeyViolation
+from moorage.wire.coding import decode_commands, encode
+from moorage.wire.messages import DestroyGuest, EnrollReply, HostReport, Result, StartGuest, Uplink
+
+
+@pytest.fixture
+async def server(database_url: str) -> AsyncIterator[AgentServer]:
+    async with AgentServer(database_url) as server:
+        yield server
+
+
+class Client:
+    """The agent's side of the wire, spoken by hand."""
+
+    def __init__(self, server: AgentServer) -> None:
+        self.server = server
+        self.credential = ""
+
+    async def request(self, method, path, body=None):
+        headers = {"Authorization": f"Bearer {self.credential}", "Content-Type": "application/json"}
+        connector = aiohttp.UnixConnector(str(self.server.socket))
+        async with aiohttp.ClientSession(connector=connector) as session:
+            data = None if body is None else encode(body)
+            async with session.request(
+                method, f"http://x/agent/v1{path}", data=data, headers=headers
+            ) as answer:
+                return answer.status, await answer.read()
+
+    async def enroll(self, name, token, protocol=4):
+        body = {"token": token, "name": name, "protocol": protocol, "agent_version": "1"}
+        status, content = await self.request("POST", "/enroll", body)
+        if status == 201:
+            self.credential = msgspec.json.decode(content, type=EnrollReply).credential
+        return status
+
+    async def poll(self, after=0, wait=0):
+        status, content = await self.request("GET", f"/commands?wait={wait}&after={after}")
+        assert status == 200, content
+        return decode_commands(content).commands
+
+
+async def joined(server, name):
+    client = Client(server)
+    assert await client.enroll(name, await server.token(host=name)) == 201
+    return client
+
+
+async def registered(server, host):
+    """The host's poll is waiting in the dispatcher."""
+    while host not in server.link._dispatcher._waiting:
+        await asyncio.sleep(0.01)
+
+
+def result_of(command, outcome="succeeded", **data):
+    return Result(
+        command_id=command.id,
+        operation=command.operation,
+        step=command.step,
+        fence=command.fence,
+        outcome=outcome,
+        data=data,
+    )
+
+
+async def test_a_token_is_used_once_and_its_credential_opens_the_queue(server):
+    token = await server.token()
+    client = Client(server)
+    assert await client.enroll("h1", token) == 201
+    assert await Client(server).enroll("h2", token) == 401
+    assert await client.poll() == []
+    async with server.database.read() as tx:
+        assert [h.name for h in await server.link.registry.hosts(tx)] == ["h1"]
+
+
+async def test_a_token_for_one_host_serves_no_other_and_enrols_it_again(server):
+    client = await joined(server, "h1")
+    assert await Client(server).enroll("h2", await server.token(host="h1")) == 401
+    assert await Client(server).enroll("h1", await server.token()) == 409
+    again = await joined(server, "h1")
+    assert await again.poll() == []
+    assert (await client.request("GET", "/commands?wait=0"))[0] == 401
+
+
+async def test_an_agent_that_speaks_too_old_a_protocol_is_told_so(server):
+    assert await Client(server).enroll("h1", await server.token(), protocol=1) == 400
+
+
+@pytest.mark.parametrize("credential", ["", "wrong", "x" * 5000])
+async def test_without_a_credential_there_is_nothing(server, credential):
+    client = Client(server)
+    client.credential = credential
+    for method, path, body in [
+        ("GET", "/commands?wait=0", None),
+        ("POST", "/results", Uplink()),
+        ("POST", "/report", {}),
+    ]:
+        assert (await client.request(method, path, body))[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/results", {"results": [{"command_id": 1}]}),
+        ("/results", []),
+        ("/report", {"vcpus": "many"}),
+        ("/events", {"events": [{}]}),
+    ],
+)
+async def test_a_body_of_the_wrong_shape_names_its_field(server, path, body):
+    client = await joined(server, "h1")
+    status, content = await client.request("POST", path, body)
+    assert status == 400
+    assert b"agentlink" in content or b"bad_request" in content
+
+
+async def test_a_waiting_poll_gets_the_command_at_the_commit(server):
+    client = await joined(server, "h1")
+    waiting = asyncio.create_task(client.poll(after=1, wait=20))
+    await registered(server, "h1")
+    async with server.database.transaction() as tx:
+        for n in range(3):
+            await server.link.enqueue(
+                tx, host="h1", operation=f"op{n}", step="s", fence=1, payload=StartGuest(server_id=f"g{n}")
+            )
+        assert tx.statements == 3
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+    commands = await waiting
+    assert [c.operation for c in commands] == ["op0", "op1", "op2"]
+    assert [c.seq for c in commands] == sorted(c.seq for c in commands)
+    assert commands[0].kind == "guest.start"
+
+
+async def test_a_rolled_back_command_is_never_seen(server):
+    client = await joined(server, "h1")
+    with pytest.raises(RuntimeError, match="changed my mind"):
+        async with server.database.transaction() as tx:
+            await server.link.enqueue(
+                tx, host="h1", operation="op", step="s", fence=1, payload=StartGuest(server_id="g")
+            )
+            raise RuntimeError("changed my mind")
+    assert await client.poll(wait=1) == []
+
+
+async def test_a_command_from_another_process_reaches_the_poll_here(server, database_url):
+    client = await joined(server, "h1")
+    waiting = asyncio.create_task(client.poll(after=1, wait=20))
+    await registered(server, "h1")
+    async with AgentServer(database_url) as other:
+        sent = await other.send("h1", StartGuest(server_id="g"), operation="op")
+        assert [c.id for c in await waiting] == [sent]
+
+
+async def test_a_command_queued_while_nobody_polled_comes_with_the_next_poll(server, database_url):
+    client = await joined(server, "h1")
+    sent = await server.send("h1", StartGuest(server_id="g"), operation="op")
+    assert [c.id for c in await client.poll(after=0, wait=0)] == [sent]
+    async with AgentServer(database_url) as other:
+        later = await other.send("h1", StartGuest(server_id="g"), operation="op2")
+    assert [c.id for c in await client.poll(after=1, wait=5)] == [later]
+
+
+async def test_delivered_commands_come_again_only_when_all_are_asked_for(server):
+    client = await joined(server, "h1")
+    sent = await server.send("h1", StartGuest(server_id="g"), operation="op")
+    assert [c.id for c in await client.poll()] == [sent]
+    assert await client.poll(after=1) == []
+    again = await client.poll(after=0)
+    assert [c.id for c in again] == [sent]
+    assert (await client.request("POST", "/results", Uplink([result_of(again[0])])))[0] == 204
+    assert await client.poll(after=0) == []
+
+
+async def test_a_hand_over_that_nobody_takes_goes_back_to_the_table(server, database_url):
+    await joined(server, "h1")
+    dispatcher = server.link._dispatcher
+    dispatcher._polled["h1"] = time.monotonic()  # as if the host had polled here a moment ago
+    sent = await server.send("h1", StartGuest(server_id="g"), operation="op")
+    async with AgentServer(database_url) as other:
+        client = Client(other)
+        assert await client.enroll("h1", await server.token(host="h1")) == 201
+        waiting = asyncio.create_task(client.poll(after=1, wait=20))
+        await registered(other, "h1")
+        dispatcher._ready_since["h1"] -= 60
+        await dispatcher._sweep()
+        assert [c.id for c in await waiting] == [sent]
+
+
+async def test_a_command_without_a_result_is_delivered_again_after_a_while(server):
+    client = await joined(server, "h1")
+    sent = await server.send("h1", StartGuest(server_id="g"), operation="op")
+    await client.poll()
+    waiting = asyncio.create_task(client.poll(after=1, wait=20))
+    await registered(server, "h1")
+    server.link._dispatcher._again_after = 0.0
+    await server.link._dispatcher._sweep()
+    assert [c.id for c in await waiting] == [sent]
+
+
+async def test_hosts_read_and_answer_only_their_own_commands(server):
+    one, two = await joined(server, "h1"), await joined(server, "h2")
+    await server.send("h1", StartGuest(server_id="g"), operation="op")
+    assert await two.poll() == []
+    (command,) = await one.poll()
+    status, content = await two.request("POST", "/results", Uplink([result_of(command)]))
+    assert status == 404
+    assert command.id.encode() in content
+    assert server.results == {}
+    assert (await one.request("POST", "/results", Uplink([result_of(command)])))[0] == 204
+
+
+async def test_a_result_counts_once_and_the_columns_of_the_row_are_believed(server):
+    client = await joined(server, "h1")
+    await server.send("h1", StartGuest(server_id="g"), operation="op", fence=7)
+    (command,) = await client.poll()
+    lie = msgspec.structs.replace(result_of(command, power="on"), operation="other", fence=99)
+    for _ in range(3):
+        assert (await client.request("POST", "/results", Uplink([lie])))[0] == 204
+    (result,) = server.results[command.id]
+    assert (result.operation, result.fence, result.data) == ("op", 7, {"power": "on"})
+
+
+async def test_a_result_that_cannot_be_recorded_does_not_hold_up_the_others(server):
+    client = await joined(server, "h1")
+    for n in range(3):
+        await server.send("h1", StartGuest(server_id="g"), operation=f"op{n}", step=f"s{n}")
+    commands = await client.poll()
+    server.reject.add("s1")
+    uplink = Uplink([result_of(c) for c in commands])
+    assert (await client.request("POST", "/results", uplink))[0] == 500
+    server.reject.clear()
+    assert {c.id for c in await client.poll()} == {commands[1].id}
+    assert (await client.request("POST", "/results", uplink))[0] == 204
+    assert all(server.results[c.id] for c in commands)
+
+
+async def test_the_users_token_is_gone_from_the_table_when_the_command_has_ended(server):
+    client = await joined(server, "h1")
+    await server.send("h1", DestroyGuest(server_id="g"), operation="op")
+    (command,) = await client.poll()
+    await client.request("POST", "/results", Uplink([result_of(command)]))
+    async with server.database.read() as tx:
+        rows = await tx.fetch("SELECT payload FROM commands")
+    assert [r[0] for r in rows] == [{}]
+
+
+async def test_the_same_key_again_is_the_same_command_and_asks_for_its_result_again(server):
+    client = await joined(server, "h1")
+    first = await server.send("h1", DestroyGuest(server_id="g"), operation="op", fence=2)
+    (command,) = await client.poll()
+    await client.request("POST", "/results", Uplink([result_of(command)]))
+    assert await server.send("h1", DestroyGuest(server_id="g"), operation="op", fence=2) == first
+    assert [c.id for c in await client.poll()] == [first]
+    await client.request("POST", "/results", Uplink([result_of(command)]))
+    assert len(server.results[first]) == 2
+
+
+async def test_an_unknown_host_gets_no_command(server):
+    with pytest.raises(ForeignKeyViolation):
+        await server.send("nobody", DestroyGuest(server_id="g"), operation="op")
+
+
+def report(**changes):
+    facts = {
+        "vcpus": 4,
+        "memory_mb": 8192,
+        "disk_gb": 100,
+        "hypervisor_type": "simulated",
+        "hypervisor_version": 1,
+        "cpu_arch": "x86_64",
+        "datapath": "simulated",
+        "protocol": 4,
+        "agent_version": "1",
+        "physical_networks": ("physnet1",),
+    }
+    return msgspec.convert({**facts, **changes}, HostReport)
+
+
+async def test_reports_make_a_host_up_and_only_new_facts_are_passed_on(server):
+    client = await joined(server, "h1")
+    async with server.database.read() as tx:
+        assert not (await server.link.registry.host(tx, "h1")).up(60)
+    for _ in range(3):
+        assert (await client.request("POST", "/report", report()))[0] == 204
+    guests = [{"server_id": "g", "power_state": "running"}]
+    assert (await client.request("POST", "/report", report(guests=guests)))[0] == 204
+    assert [r.vcpus for _, r in server.reports] == [4]
+    assert (await client.request("POST", "/report", report(vcpus=8)))[0] == 204
+    assert [r.vcpus for _, r in server.reports] == [4, 8]
+    async with server.database.read() as tx:
+        host = await server.link.registry.host(tx, "h1")
+    assert host.up(60)
+    assert not host.up(0.0, now=host.last_seen.replace(year=2100))
+    assert host.facts["physical_networks"] == ["physnet1"]
+    assert host.guests == []
+    assert host.report().vcpus == 8
+
+
+async def test_a_heartbeat_with_nothing_new_moves_last_seen_by_one_statement_for_all(server):
+    clients = [await joined(server, f"h{n}") for n in range(3)]
+    for client in clients:
+        await client.request("POST", "/report", report())
+    async with server.database.transaction() as tx:
+        await tx.execute("UPDATE hosts SET last_seen = last_seen - interval '1 hour'")
+    for client in clients:
+        await client.request("POST", "/report", report())
+    await server.link.registry._touch()
+    async with server.database.read() as tx:
+        assert all(h.up(60) for h in await server.link.registry.hosts(tx))
+
+
+async def test_disabling_a_host_keeps_the_reason(server):
+    await joined(server, "h1")
+    async with server.database.transaction() as tx:
+        host = await server.link.registry.set_disabled(tx, "h1", disabled=True, reason="new fan")
+        assert (host.disabled, host.disabled_reason) == (True, "new fan")
+        host = await server.link.registry.set_disabled(tx, "h1", disabled=False)
+        assert (host.disabled, host.disabled_reason) == (False, None)
+
+
+async def test_old_commands_are_pruned_unfinished_ones_never(server):
+    client = await joined(server, "h1")
+    await server.send("h1", DestroyGuest(server_id="a"), operation="op1")
+    (command,) = await client.poll()
+    await client.request("POST", "/results", Uplink([result_of(command)]))
+    await server.send("h1", DestroyGuest(server_id="b"), operation="op2")
+    async with server.database.transaction() as tx:
+        await tx.execute("UPDATE commands SET finished_at = finished_at - interval '2 days'")
+        assert await server.link.prune(tx) == 1
+    assert [c.operation for c in await client.poll()] == ["op2"]

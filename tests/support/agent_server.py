@@ -1,0 +1,118 @@
+"""A control plane's agent API alone: real HTTP on a unix socket, real PostgreSQL, what it was told in lists."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import uvicorn
+
+from moorage.agentlink.http.routes import agent_api
+from moorage.agentlink.service import AgentLink
+from moorage.store.database import Database, Tx
+from moorage.store.signals import Signals
+from moorage.wire.messages import Event, HostReport, Result
+
+
+class AgentServer:
+    """One API process's worth; several can serve one database."""
+
+    def __init__(self, database_url: str) -> None:
+        self.database = Database(database_url)
+        self.signals = Signals(self.database)
+        self.link = AgentLink(
+            self.database,
+            self.signals,
+            on_result=self.on_result,
+            on_event=self.on_event,
+            on_report=self.on_report,
+        )
+        self.results: dict[str, list[Result]] = {}
+        self.events: list[tuple[str, Event]] = []
+        self.reports: list[tuple[str, HostReport]] = []
+        self.reject: set[str] = set()
+        self._changed = asyncio.Condition()
+        self._stack = contextlib.AsyncExitStack()
+        self._server: uvicorn.Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.database.open()
+        await self.signals.start()
+        folder = self._stack.enter_context(TemporaryDirectory(prefix="moorage-", dir="/tmp"))
+        self.socket = Path(folder, "agent.sock")
+        self.url = f"http+unix://{self.socket}"
+        await self.serve()
+        return self
+
+    async def serve(self) -> None:
+        """Begin to answer."""
+        await self.link.start()
+        config = uvicorn.Config(
+            agent_api(self.link),
+            uds=str(self.socket),
+            log_config=None,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+        )
+        self._server = uvicorn.Server(config)
+        self._task = asyncio.create_task(self._server._serve())
+        while not self._server.started:
+            await asyncio.sleep(0.01)
+
+    async def silence(self) -> None:
+        """Stop answering, as a process that ends."""
+        assert self._server is not None
+        assert self._task is not None
+        await self.link.stop()
+        self._server.should_exit = True
+        await self._task
+        self.socket.unlink(missing_ok=True)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.silence()
+        await self.signals.stop()
+        await self.database.close()
+        await self._stack.aclose()
+
+    async def on_result(self, _tx: Tx, result: Result) -> None:
+        if result.step in self.reject:
+            message = f"the test rejects {result.step}"
+            raise ValueError(message)
+        self.results.setdefault(result.command_id, []).append(result)
+        await self._tell()
+
+    async def on_event(self, _tx: Tx, host: str, event: Event) -> None:
+        self.events.append((host, event))
+        await self._tell()
+
+    async def on_report(self, _tx: Tx, host: str, report: HostReport) -> None:
+        self.reports.append((host, report))
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until(self, question: Any) -> None:
+        """Wait until ``question()`` is true; it is asked whenever something was heard."""
+        async with self._changed, asyncio.timeout(20):
+            await self._changed.wait_for(question)
+
+    async def result(self, command_id: str) -> Result:
+        """The result of a command."""
+        await self.until(lambda: command_id in self.results)
+        return self.results[command_id][-1]
+
+    async def token(self, host: str | None = None, uses: int = 1) -> str:
+        """An enrolment token."""
+        async with self.database.transaction() as tx:
+            return await self.link.registry.create_token(tx, host=host, uses=uses)
+
+    async def send(self, host: str, payload: Any, *, operation: str, step: str = "do", fence: int = 1) -> str:
+        """Enqueue one command in a transaction of its own."""
+        async with self.database.transaction() as tx:
+            return await self.link.enqueue(
+                tx, host=host, operation=operation, step=step, fence=fence, payload=payload
+            )
