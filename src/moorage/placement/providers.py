@@ -26,6 +26,7 @@ from moorage.placement.errors import (
     UnknownProvider,
 )
 from moorage.placement.model import Inventory, InventoryRow, Provider
+from moorage.placement.reads import PROVIDER
 from moorage.placement.tables import (
     allocations,
     inventories,
@@ -340,3 +341,24 @@ async def set_aggregates(
     return found.generation
 
 
+
+
+async def show_provider(tx: Tx, provider: str) -> Provider:
+    """Return a provider; raises ProviderNotFound."""
+    found = await PROVIDER.first(tx, id=provider)
+    if found is None:
+        raise ProviderNotFound(provider)
+    return found
+
+
+_RENAME_CLASS: Statement[Any] = Statement(
+    sa.update(inventories)
+    .where(inventories.c.resource_class == text_param("old"))
+    .values(resource_class=text_param("new"), version=inventory_version.next_value())
+    .returning(inventories.c.provider_id)
+)
+
+
+async def rename_class(tx: Tx, old: str, new: str) -> None:
+    """Let every inventory (and its allocations) of a custom class have its new name."""
+    await log_providers(tx, sorted({row[0] for row in await _RENAME_CLASS.all(tx, old=old, new=new)}))

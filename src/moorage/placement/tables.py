@@ -111,7 +111,9 @@ allocations = sa.Table(
     updated_at(),
     sa.CheckConstraint("used >= 1", name="used"),
     sa.ForeignKeyConstraint(
-        ["provider_id", "resource_class"], ["inventories.provider_id", "inventories.resource_class"]
+        ["provider_id", "resource_class"],
+        ["inventories.provider_id", "inventories.resource_class"],
+        onupdate="CASCADE",  # a custom class can be renamed
     ),
     sa.Index(None, "provider_id", "resource_class"),
 )

@@ -1,0 +1,303 @@
+"""The query grammar of the Placement API, microversion by microversion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import numpy as np
+
+from moorage.api import Version
+from moorage.core.errors import BadRequest
+from moorage.placement.candidates import Query, RequestGroup
+from moorage.placement.columns import Columns
+from moorage.placement.http.common import check_uuid, only_keys
+from moorage.placement.names import RESOURCE_CLASSES, TRAITS
+from moorage.store.database import Tx
+
+BAD = "placement.query.bad_value"
+MISSING = "placement.query.missing_value"
+DUPLICATE = "placement.query.duplicate_key"
+Values = Mapping[str, list[str]]
+
+_GROUP_KEYS = "resources|required|member_of|in_tree"
+_DIGITS = re.compile(rf"^({_GROUP_KEYS})([1-9][0-9]*)?\Z")
+_WORDS = re.compile(rf"^({_GROUP_KEYS})([a-zA-Z0-9_-]{{1,64}})?\Z")
+_SINCE: dict[str, Version] = {
+    "resources": (1, 10),
+    "limit": (1, 16),
+    "required": (1, 17),
+    "member_of": (1, 21),
+    "group_policy": (1, 25),
+    "in_tree": (1, 31),
+    "root_required": (1, 35),
+    "same_subtree": (1, 36),
+}
+
+
+def _bad(message: str, field: str, code: str = BAD) -> BadRequest:
+    return BadRequest(message, field=field, code=code)
+
+
+def parse_resources(text: str, field: str) -> dict[str, int]:
+    """Read `VCPU:2,MEMORY_MB:512`."""
+    found: dict[str, int] = {}
+    for item in text.split(","):
+        name, colon, amount = item.partition(":")
+        if not (name and colon and re.fullmatch(r"[0-9]+", amount)):
+            raise _bad(
+                f"Badly formed resources parameter. Expected resources query string parameter in form:"
+                f" ?resources=VCPU:2,MEMORY_MB:1024. Got: {text}.",
+                field,
+            )
+        if int(amount) < 1:
+            raise _bad(f"Requested resource {name} requires amounts >= 1. Got: {text}.", field)
+        found[name] = int(amount)
+    return found
+
+
+class TraitSets(msgspec.Struct, frozen=True):
+    """Traits that must be there (each inner set by one of its members) and that must not."""
+
+    required: tuple[frozenset[str], ...] = ()
+    forbidden: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every trait that is named."""
+        return self.forbidden.union(*self.required)
+
+
+def parse_traits(values: Iterable[str], field: str, *, forbid: bool, any_of: bool) -> TraitSets:
+    """Read repeated `T1,!T2` and `in:T3,T4`."""
+    required: list[frozenset[str]] = []
+    forbidden: set[str] = set()
+    for text in values:
+        if any_of and text.startswith("in:"):
+            names = frozenset(text[3:].split(","))
+            if any(not name or name.startswith("!") for name in names):
+                raise _bad(f"Badly formed '{field}': 'in:' takes traits without '!'. Got: {text}", field)
+            required.append(names)
+            continue
+        for name in text.split(","):
+            bare = name.removeprefix("!") if forbid else name
+            if not bare or bare.startswith(("!", "in:")):
+                expected = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if forbid else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+                raise _bad(
+                    f"Invalid query string parameters: Expected '{field}' parameter value of the form: {expected}."
+                    f" Got: {text}",
+                    field,
+                )
+            if bare == name:
+                required.append(frozenset((name,)))
+            else:
+                forbidden.add(bare)
+    single = {next(iter(names)) for names in required if len(names) == 1}
+    if single & forbidden:
+        raise _bad(
+            f"Conflicting required and forbidden traits found in '{field}': {', '.join(sorted(single & forbidden))}",
+            field,
+        )
+    return TraitSets(tuple(required), frozenset(forbidden))
+
+
+class AggregateSets(msgspec.Struct, frozen=True):
+    """Aggregates that must be there (each inner set by one of its members) and that must not."""
+
+    member_of: tuple[frozenset[str], ...] = ()
+    not_member_of: frozenset[str] = frozenset()
+
+
+def parse_member_of(values: list[str], field: str, *, repeat: bool, forbid: bool) -> AggregateSets:
+    """Read `uuid`, `in:u1,u2`, and from 1.32 on `!uuid`, `!in:u1,u2`."""
+    if len(values) > 1 and not repeat:
+        raise _bad("Multiple member_of parameters are not supported before microversion 1.24.", field)
+    wanted: list[frozenset[str]] = []
+    unwanted: set[str] = set()
+    for text in values:
+        negative = text.startswith("!")
+        if negative and not forbid:
+            raise _bad("Forbidden member_of parameters are not supported in the specified microversion.", field)
+        rest = text[1:] if negative else text
+        several = rest.startswith("in:")
+        names = frozenset(rest[3:].split(",")) if several else frozenset((rest,))
+        for name in names:
+            check_uuid(name, field)
+        if negative:
+            unwanted |= names
+        else:
+            wanted.append(names)
+    return AggregateSets(tuple(wanted), frozenset(unwanted))
+
+
+class ProviderFilter(msgspec.Struct, frozen=True):
+    """The conditions of GET /resource_providers that the index answers."""
+
+    resources: dict[str, int]
+    traits: TraitSets
+    aggregates: AggregateSets
+
+    async def check_names(self, tx: Tx) -> None:
+        """Raise BadRequest for names that do not exist."""
+        await RESOURCE_CLASSES.require(tx, self.resources)
+        await TRAITS.require(tx, self.traits.names)
+
+    def matching(self, columns: Columns) -> set[str]:
+        """Return the ids of the providers that meet all conditions."""
+        mask = np.ones(len(columns), dtype=np.bool_)
+        for resource_class, amount in self.resources.items():
+            column = columns.classes.get(resource_class)
+            fits = np.zeros(len(columns), dtype=np.bool_)
+            if column is not None:
+                fits[column.fitting(amount)] = True
+            mask &= fits
+        for names in self.traits.required:
+            mask &= columns.any_of(names, "trait")
+        for names in self.aggregates.member_of:
+            mask &= columns.any_of(names, "aggregate")
+        mask &= ~columns.any_of(self.traits.forbidden, "trait")
+        mask &= ~columns.any_of(self.aggregates.not_member_of, "aggregate")
+        return {columns.ids[row] for row in np.flatnonzero(mask).tolist()}
+
+
+def provider_filter(query: Values, version: Version) -> ProviderFilter | None:
+    """Read the query of GET /resource_providers; None when it only asks by name, uuid or tree."""
+    for key in ("uuid", "in_tree"):
+        if key in query:
+            check_uuid(query[key][0], key)
+    if not {"resources", "required", "member_of"} & set(query):
+        return None
+    return ProviderFilter(
+        parse_resources(query["resources"][-1], "resources") if "resources" in query else {},
+        _traits(query.get("required", []), "required", version),
+        _aggregates(query.get("member_of", []), "member_of", version),
+    )
+
+
+def _traits(values: list[str], field: str, version: Version) -> TraitSets:
+    values = values if version >= (1, 39) else values[-1:]
+    return parse_traits(values, field, forbid=version >= (1, 22), any_of=version >= (1, 39))
+
+
+def _aggregates(values: list[str], field: str, version: Version) -> AggregateSets:
+    return parse_member_of(values, field, repeat=version >= (1, 24), forbid=version >= (1, 32))
+
+
+class CandidatesRequest(msgspec.Struct, frozen=True):
+    """The query of GET /allocation_candidates."""
+
+    query: Query
+    limit: int | None
+
+    async def check_names(self, tx: Tx) -> None:
+        """Raise BadRequest for resource classes and traits that do not exist."""
+        groups = self.query.groups
+        await RESOURCE_CLASSES.require(tx, {name for group in groups for name in group.resources})
+        named = {name for group in groups for names in (*group.required, group.forbidden) for name in names}
+        await TRAITS.require(tx, named | self.query.root_required | self.query.root_forbidden)
+
+
+def candidates_request(query: Values, version: Version) -> CandidatesRequest:
+    """Read the query of GET /allocation_candidates; raises BadRequest naming the parameter."""
+    grouped = _grouped(query, version)
+    groups = tuple(_group(suffix, values, version) for suffix, values in sorted(grouped.items()))
+    root = _root_traits(query)
+    subtrees = tuple(_subtree(text, grouped) for text in query.get("same_subtree", []))
+    _check_groups(groups, subtrees, version)
+    policy = query.get("group_policy", [None])[0]
+    if policy not in {None, "none", "isolate"}:
+        raise _bad(f"Invalid query string parameters: group_policy is 'none' or 'isolate'. Got: {policy}", "group_policy")
+    if policy is None and sum(1 for group in groups if group.suffix) > 1:
+        raise _bad(
+            'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.',
+            "group_policy",
+            MISSING,
+        )
+    return CandidatesRequest(
+        Query(
+            groups=groups,
+            isolate=policy == "isolate",
+            same_subtree=subtrees,
+            root_required=frozenset(next(iter(names)) for names in root.required),
+            root_forbidden=root.forbidden,
+            nested=version >= (1, 29),
+        ),
+        _limit(query),
+    )
+
+
+def _grouped(query: Values, version: Version) -> dict[str, dict[str, list[str]]]:
+    single = [key for key in ("limit", "group_policy", "root_required", "same_subtree") if version >= _SINCE[key]]
+    pattern = _WORDS if version >= (1, 33) else _DIGITS
+    found: dict[str, dict[str, list[str]]] = {}
+    for key, values in query.items():
+        match = None if key in single else pattern.match(key)
+        suffix = (match[2] or "") if match else ""
+        if match is None or version < _SINCE[match[1]] or (suffix and version < (1, 25)):
+            only_keys({key: values}, single)
+            continue
+        found.setdefault(suffix, {})[match[1]] = values
+    return found
+
+
+def _group(suffix: str, values: Mapping[str, list[str]], version: Version) -> RequestGroup:
+    traits = _traits(values.get("required", []), f"required{suffix}", version)
+    aggregates = _aggregates(values.get("member_of", []), f"member_of{suffix}", version)
+    tree = values["in_tree"][-1] if "in_tree" in values else None
+    if tree is not None:
+        check_uuid(tree, f"in_tree{suffix}")
+    return RequestGroup(
+        suffix=suffix,
+        resources=parse_resources(values["resources"][-1], f"resources{suffix}") if "resources" in values else {},
+        required=traits.required,
+        forbidden=traits.forbidden,
+        member_of=aggregates.member_of,
+        not_member_of=aggregates.not_member_of,
+        in_tree=tree,
+    )
+
+
+def _check_groups(
+    groups: tuple[RequestGroup, ...], subtrees: tuple[frozenset[str], ...], version: Version
+) -> None:
+    if not any(group.resources for group in groups):
+        raise _bad(
+            "At least one group with resources is needed: 'resources' is a required property.", "resources", MISSING
+        )
+    tied = frozenset().union(*subtrees)
+    for group in groups:
+        if group.resources or (group.suffix and group.suffix in tied and version >= (1, 36)):
+            continue
+        what = f"required{group.suffix}" if group.required else f"resources{group.suffix}"
+        raise _bad(
+            f"All traits and aggregates must be associated with resources: group '{group.suffix}' has no"
+            f" resources{group.suffix} (and is in no same_subtree).",
+            what,
+        )
+
+
+def _subtree(text: str, grouped: Mapping[str, object]) -> frozenset[str]:
+    suffixes = text.split(",")
+    for suffix in suffixes:
+        if not suffix:
+            raise _bad(f"Empty string (unsuffixed group) can not be specified in `same_subtree`: {text}", "same_subtree")
+        if suffix not in grouped:
+            raise _bad(f"Real suffixes should be specified in `same_subtree`: {suffix} is none.", "same_subtree")
+    return frozenset(suffixes)
+
+
+def _root_traits(query: Values) -> TraitSets:
+    values = query.get("root_required", [])
+    if len(values) > 1:
+        raise _bad("Query parameter 'root_required' may be specified only once.", "root_required", DUPLICATE)
+    return parse_traits(values, "root_required", forbid=True, any_of=False)
+
+
+def _limit(query: Values) -> int | None:
+    if "limit" not in query:
+        return None
+    text = query["limit"][0]
+    if not re.fullmatch(r"[1-9][0-9]*", text):
+        raise _bad(f"Invalid query string parameters: limit '{text}' does not match '^[1-9][0-9]*$'.", "limit")
+    return int(text)

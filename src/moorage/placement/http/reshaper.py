@@ -1,0 +1,47 @@
+"""`POST /reshaper`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.api import Reply
+from moorage.placement.http.allocations import Write128, Write134, Write138, check_classes, to_write
+from moorage.placement.http.common import ClassName, PlacementCall, Uuid
+from moorage.placement.http.inventories import InventoryBody, to_inventory
+from moorage.placement.reshape import NewInventories, reshape
+
+
+class ReshapedInventories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    resource_provider_generation: int
+    inventories: dict[ClassName, InventoryBody]
+
+
+class Reshape130(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    inventories: dict[Uuid, ReshapedInventories]
+    allocations: dict[Uuid, Write128]
+
+
+class Reshape134(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    inventories: dict[Uuid, ReshapedInventories]
+    allocations: dict[Uuid, Write134]
+
+
+class Reshape138(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    inventories: dict[Uuid, ReshapedInventories]
+    allocations: dict[Uuid, Write138]
+
+
+async def reshape_providers(call: PlacementCall) -> Reply:
+    """Replace inventories and allocations together."""
+    wanted = {
+        provider: NewInventories(
+            given.resource_provider_generation,
+            {name: to_inventory(item, name, call.version) for name, item in given.inventories.items()},
+        )
+        for provider, given in call.body.inventories.items()
+    }
+    writes = [to_write(consumer, body) for consumer, body in call.body.allocations.items()]
+    async with call.app.database.transaction() as tx:
+        await check_classes(tx, writes)
+        await reshape(tx, call.app.ledger, wanted, writes)
+    return Reply(status=204)
