@@ -15,7 +15,7 @@ class Refused(Conflict):
     code = "agent.refused"
 
 
-class GuestFailure(MoorageError):  # noqa: N818  named as the rest of the error tree
+class GuestFailure(MoorageError):
     """The hypervisor could not do it."""
 
     code = "agent.guest_failed"

@@ -1,0 +1,104 @@
+"""The agent as a program: ``moorage agent`` or ``python -m moorage.agent.main``."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+from pyroute2 import netns
+
+from moorage.agent.agent import Agent
+from moorage.agent.config import Settings, options
+from moorage.agent.datapaths.base import Datapath
+from moorage.agent.datapaths.ovn import OvnDatapath
+from moorage.agent.datapaths.simulated import SimulatedDatapath
+from moorage.agent.hypervisors.base import Hypervisor
+from moorage.agent.hypervisors.qemu import QemuHypervisor
+from moorage.agent.hypervisors.simulated import Behaviour, SimulatedHypervisor
+from moorage.agent.journal import FileJournal
+from moorage.agent.link import Transport
+from moorage.core import config, log
+from moorage.core.errors import MoorageError
+
+
+def make_hypervisor(settings: Settings) -> Hypervisor:
+    """The hypervisor that the settings name."""
+    if settings.hypervisor == "qemu":
+        return QemuHypervisor(settings)
+    behaviour = Behaviour(
+        latency=settings.simulated_latency, fault_rates={"power_on": settings.simulated_fault_rate}
+    )
+    return SimulatedHypervisor(behaviour, settings.state_dir / "guests")
+
+
+def make_datapath(settings: Settings) -> Datapath:
+    """The datapath that the settings name."""
+    if settings.datapath == "ovn":
+        return OvnDatapath(settings.ovsdb, settings.bridge, settings.plug_timeout)
+    return SimulatedDatapath(settings.physical_networks or ())
+
+
+async def serve(settings: Settings) -> None:
+    """Run the agent until it is cancelled."""
+    async with Transport(settings.control_url) as transport:
+        journal = FileJournal(settings.state_dir / "journal.sqlite")
+        await Agent(settings, transport, journal, make_hypervisor(settings), make_datapath(settings)).run()
+
+
+async def _until_told(settings: Settings) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(serve(settings), name="agent")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """The program; its exit status. SIGTERM and SIGINT end it; guests run on."""
+    parser = argparse.ArgumentParser(prog="moorage agent", description="Runs guests on this host.")
+    parser.add_argument("--config-file", action="append", default=[], help="may be given several times")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="OPTION=VALUE", help="an [agent] option"
+    )
+    parser.add_argument("--log-level", default="INFO")
+    parser.add_argument("--log-json", action="store_true")
+    given = parser.parse_args(argv)
+    log.configure(level=given.log_level, json=given.log_json)
+    # Options on the command line go the way of the environment, which converts their types.
+    environ = dict(os.environ)
+    known = {option.dest for _, group in options() for option in group}
+    for pair in given.set:
+        name, _, value = pair.partition("=")
+        if name not in known:
+            parser.error(f"there is no option {name!r}; there are: {', '.join(sorted(known))}")
+        environ[f"MOORAGE_AGENT_{name.upper()}"] = value
+    status = 0
+    try:
+        conf = config.load(options(), files=given.config_file, environ=environ)
+        settings = Settings.of(conf, socket.gethostname())
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        if settings.netns:
+            # Before any thread exists: a thread is in the namespace of the one that started it.
+            netns.setns(settings.netns)
+        asyncio.run(_until_told(settings))
+    except* (MoorageError, OSError) as group:
+        for error in _leaves(group):
+            sys.stderr.write(f"moorage agent: {error}\n")
+        status = 1
+    return status
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(run())
