@@ -1,0 +1,40 @@
+# `make demo` on a fresh Debian 12 or 13, as root, is all a newcomer needs. Everything else is one command too.
+BIN := .venv/bin
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help setup up demo check format test bench lock clean
+
+help:  ## what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup:  ## install everything (Debian packages as root, .venv, Keystone and Glance); a second call takes no time
+	@sh tools/setup
+
+up: setup  ## start the cloud in the foreground; Ctrl-C stops it
+	@exec $(BIN)/moorage up $(ARGS)
+
+demo: setup  ## start the cloud, build the lab, boot servers; KEEP=0 tears all down at the end
+	@sh tools/demo.sh $(ARGS)
+
+check: setup  ## rules, format, types, arrows between packages
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## put the code into form
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+test: setup  ## every test that this machine can run; ARGS="-k name" for some
+	$(BIN)/pytest $(ARGS)
+
+bench: setup  ## measure, assert nothing
+	@PYTHONPATH=. $(BIN)/python -m bench $(ARGS)
+
+lock: setup  ## resolve the locks again; ARGS=--upgrade for newer releases
+	@UV=$(BIN)/uv sh tools/lock $(ARGS)
+
+clean:  ## remove what was made here; the shared environment of the services and state folders stay
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -exec rm -rf {} +
