@@ -19,6 +19,57 @@ Authenticator = Callable[[Mapping[str, str], str], Awaitable[RequestContext]]
 """Takes the request's headers and its id; raises Unauthorized."""
 
 
+class ServiceToken:
+    """A token of our own service user, got when first needed and again before it expires."""
+
+    def __init__(
+        self, url: str, *, username: str, password: str, project: str = "service", domain: str = "Default"
+    ) -> None:
+        self._url = url.rstrip("/")
+        user = {"name": username, "domain": {"name": domain}, "password": password}
+        self._credential = {
+            "auth": {
+                "identity": {"methods": ["password"], "password": {"user": user}},
+                "scope": {"project": {"name": project, "domain": {"name": domain}}},
+            }
+        }
+        self._session: aiohttp.ClientSession | None = None
+        self._token: str | None = None
+        self._until = 0.0
+
+    async def close(self) -> None:
+        """Close the connections to Keystone."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def forget(self) -> None:
+        """The token was refused: get another next time."""
+        self._token = None
+
+    async def __call__(self) -> str:
+        """A valid token; raises Unavailable."""
+        if self._token is None or self._until < time.monotonic():
+            status, body, headers = await self.request("POST", "/auth/tokens", json=self._credential)
+            if status != 201:
+                raise Unavailable(f"Keystone refused the service user of this API (status {status}).")
+            expires = datetime.fromisoformat(body["token"]["expires_at"])
+            left = (expires - datetime.now(expires.tzinfo)).total_seconds()
+            self._token, self._until = headers["X-Subject-Token"], time.monotonic() + left - 60
+        return self._token
+
+    async def request(self, method: str, path: str, **kw: Any) -> tuple[int, Any, Mapping[str, str]]:
+        """One request to Keystone: status, body, headers; raises Unavailable."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
+        try:
+            async with self._session.request(method, self._url + path, **kw) as answer:
+                body = await answer.json() if answer.content_type == "application/json" else None
+                return answer.status, body, answer.headers
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unavailable(f"Keystone does not answer: {error}") from error
+
+
 class KeystoneAuthenticator:
     """Validates X-Auth-Token by Keystone's own API, as the service user.
 
@@ -26,41 +77,12 @@ class KeystoneAuthenticator:
     the same time. The cache holds at most ``cache_size`` tokens, by hash: the tokens themselves are not kept.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        username: str,
-        password: str,
-        project: str = "service",
-        domain: str = "Default",
-        cache_seconds: float = 60.0,
-        cache_size: int = 10_000,
-    ) -> None:
-        self._url = url.rstrip("/")
-        self._credential = {
-            "auth": {
-                "identity": {
-                    "methods": ["password"],
-                    "password": {
-                        "user": {"name": username, "domain": {"name": domain}, "password": password},
-                    },
-                },
-                "scope": {"project": {"name": project, "domain": {"name": domain}}},
-            }
-        }
+    def __init__(self, service: ServiceToken, *, cache_seconds: float = 60.0, cache_size: int = 10_000) -> None:
+        self._service = service
         self._cache: OrderedDict[bytes, tuple[float, dict[str, Any] | None]] = OrderedDict()
         self._cache_seconds = cache_seconds
         self._cache_size = cache_size
         self._pending: dict[bytes, asyncio.Future[dict[str, Any] | None]] = {}
-        self._session: aiohttp.ClientSession | None = None
-        self._own_token: str | None = None
-
-    async def close(self) -> None:
-        """Close the connections to Keystone."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
 
     async def __call__(self, headers: Mapping[str, str], request_id: str) -> RequestContext:
         """The caller of a request; raises Unauthorized, or Unavailable when Keystone does not answer."""
@@ -102,37 +124,21 @@ class KeystoneAuthenticator:
                 self._cache.popitem(last=False)
 
     async def _validate(self, token: str) -> dict[str, Any] | None:
-        for attempt in range(2):
-            if self._own_token is None:
-                self._own_token = await self._authenticate()
-            headers = {"X-Auth-Token": self._own_token, "X-Subject-Token": token}
-            status, body, _ = await self._request("GET", "/auth/tokens?nocatalog", headers=headers)
+        status = 0
+        for _ in range(2):
+            headers = {"X-Auth-Token": await self._service(), "X-Subject-Token": token}
+            status, body, _ = await self._service.request("GET", "/auth/tokens?nocatalog", headers=headers)
             if status == 200:
                 found: dict[str, Any] = body["token"]
                 return found
-            if status == 401 and attempt == 0:
-                self._own_token = None
-                continue
-            if status in (401, 404):
+            if status == 404:
                 return None
-            break
+            if status != 401:
+                break
+            self._service.forget()
+        if status == 401:
+            return None
         raise Unavailable(f"Keystone answered {status} when a token was checked; try again.")
-
-    async def _authenticate(self) -> str:
-        status, _, headers = await self._request("POST", "/auth/tokens", json=self._credential)
-        if status != 201:
-            raise Unavailable(f"Keystone refused the service user of this API (status {status}).")
-        return headers["X-Subject-Token"]
-
-    async def _request(self, method: str, path: str, **kw: Any) -> tuple[int, Any, Mapping[str, str]]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
-        try:
-            async with self._session.request(method, self._url + path, **kw) as answer:
-                body = await answer.json() if answer.content_type == "application/json" else None
-                return answer.status, body, answer.headers
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unavailable(f"Keystone does not answer: {error}") from error
 
 
 def _context(facts: dict[str, Any], request_id: str, token: str) -> RequestContext:

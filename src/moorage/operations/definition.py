@@ -148,4 +148,4 @@ def operation(
 
 
 def _name(function: Function) -> str:
-    return str(function.__name__)  # type: ignore[attr-defined]
+    return str(function.__name__)

@@ -23,7 +23,7 @@ from moorage.store.statement import Statement, text_param, texts_param
 CHANNEL = "operations"
 _NOTIFY = sa.func.pg_notify(CHANNEL, "").cast(sa.Text)
 # Written into the statements as literals, so that the partial indexes fit.
-_OPEN_STATES = sa.bindparam(
+_OPEN_STATES: sa.BindParameter[Any] = sa.bindparam(
     "open_states", (READY, RUNNING, WAITING, STUCK), expanding=True, literal_execute=True
 )
 _OPEN = operations.c.state.in_(_OPEN_STATES)

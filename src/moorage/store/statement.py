@@ -10,17 +10,18 @@ through the connection's codec (see ``database``).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, cast
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
+from typing_extensions import TypeVar
 
 from moorage.core.errors import NotFound
 
-R = TypeVar("R")
+R = TypeVar("R", default=Any)
 _DIALECT = postgresql.asyncpg.dialect()  # type: ignore[no-untyped-call]
 
 

@@ -1,0 +1,72 @@
+"""A client of the control API with the credentials of clouds.yaml."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from keystoneauth1 import exceptions, session
+from keystoneauth1.identity import v3
+import yaml
+
+from moorage.core.errors import MoorageError
+
+
+class ControlFailed(MoorageError):
+    """The control API refused, or cannot be reached."""
+
+    code = "cli.control_failed"
+
+
+class Control:
+    """Requests to /moorage/v1 as an entry of clouds.yaml."""
+
+    def __init__(self, cloud: str) -> None:
+        entry = _entry(cloud)
+        auth = v3.Password(**{k: v for k, v in entry["auth"].items() if k != "auth_url"}, auth_url=entry["auth"]["auth_url"])
+        self._session = session.Session(auth=auth)
+        self._region = entry.get("region_name")
+
+    def get(self, path: str, query: dict[str, Any] | None = None) -> Any:
+        """The decoded answer; raises ControlFailed."""
+        return self._request("GET", path, params=query)
+
+    def post(self, path: str) -> Any:
+        """The decoded answer or None; raises ControlFailed."""
+        return self._request("POST", path)
+
+    def _request(self, method: str, path: str, **kw: Any) -> Any:
+        try:
+            compute = self._session.get_endpoint(service_type="compute", region_name=self._region)
+            if compute is None:
+                raise ControlFailed("the catalogue has no compute endpoint")
+            base = compute.split("/v2")[0]
+            answer = self._session.request(f"{base}/moorage/v1{path}", method, raise_exc=False, **kw)
+        except exceptions.ClientException as error:
+            raise ControlFailed(f"the cloud does not answer: {error}") from error
+        if answer.status_code >= 400:
+            raise ControlFailed(_reason(answer.text, answer.status_code))
+        return answer.json() if answer.content else None
+
+
+def _reason(text: str, status: int) -> str:
+    try:
+        return str(json.loads(text)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the control API answered {status}"
+
+
+def _entry(cloud: str) -> dict[str, Any]:
+    candidates = [
+        os.environ.get("OS_CLIENT_CONFIG_FILE"),
+        "clouds.yaml",
+        "~/.config/openstack/clouds.yaml",
+        os.path.join(os.environ.get("MOORAGE_STATE", "/var/lib/moorage"), "clouds.yaml"),  # noqa: PTH118
+    ]
+    for candidate in filter(None, candidates):
+        path = Path(candidate).expanduser()
+        if path.is_file():
+            found = yaml.safe_load(path.read_text())["clouds"].get(cloud)
+            if found is not None:
+                return dict(found)
+    raise ControlFailed(f"no clouds.yaml has an entry {cloud!r}: set OS_CLIENT_CONFIG_FILE and OS_CLOUD")

@@ -1,0 +1,37 @@
+"""``moorage server explain``: a plan in words and a table."""
+
+from collections import defaultdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def render(placement: dict[str, Any], console: Console) -> None:
+    """Print each attempt: the host taken, the ranking, and every refused host with every failing check."""
+    for attempt in placement["attempts"]:
+        plan = attempt["plan"]
+        chosen = plan.get("chosen")
+        console.print(f"attempt {attempt['attempt']}: " + (f"placed on {chosen}" if chosen else "no host"), highlight=False)
+        console.print(f"  {plan['summary']}", highlight=False)
+        table = Table("host", "outcome", "why")
+        for place, ranked in enumerate(plan["ranking"], 1):
+            outcome = "chosen" if ranked["host"] == chosen else f"suitable, rank {place}"
+            table.add_row(ranked["host"], outcome, f"score {ranked['score']}")
+        reasons: dict[str, list[str]] = defaultdict(list)
+        for refusal in plan["refusals"]:
+            reasons[refusal["host"]].append(_words(refusal))
+        for host, words in reasons.items():
+            table.add_row(host, "refused", "; ".join(words))
+        console.print(table)
+
+
+def _words(refusal: dict[str, Any]) -> str:
+    text = str(refusal["reason"])
+    if refusal.get("subject"):
+        text += f" {refusal['subject']}"
+    if refusal.get("needed") is not None:
+        text += f": needed {refusal['needed']}"
+        if refusal.get("available") is not None:
+            text += f", available {refusal['available']}"
+    return text

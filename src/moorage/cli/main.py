@@ -1,0 +1,192 @@
+"""``moorage``: one command, a group for each noun. Prints what it does; failures are one line and exit status 1."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from moorage.cli.client import Control
+from moorage.core import config as core_config
+from moorage.core import log
+from moorage.core.errors import MoorageError
+from moorage.lab.commands import app as lab_app
+from moorage.server import migrations
+from moorage.server.allinone import AllInOne
+from moorage.server.options import options
+
+app = typer.Typer(
+    help="A network-aware cloud control plane.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+db = typer.Typer(help="The database's schema.", no_args_is_help=True)
+config = typer.Typer(help="Configuration.", no_args_is_help=True)
+host = typer.Typer(help="Hosts and their agents.", no_args_is_help=True)
+server = typer.Typer(help="Servers, beyond what `openstack server` shows.", no_args_is_help=True)
+operations = typer.Typer(help="Long work: what is under way, and what is stuck.", no_args_is_help=True)
+for name, group in (
+    ("db", db),
+    ("config", config),
+    ("host", host),
+    ("server", server),
+    ("operations", operations),
+    ("lab", lab_app),
+):
+    app.add_typer(group, name=name)
+
+ConfigFiles = Annotated[
+    list[Path] | None, typer.Option("--config-file", help="Configuration; may be given several times.")
+]
+CloudName = Annotated[str, typer.Option("--cloud", envvar="OS_CLOUD_ADMIN", help="Entry in clouds.yaml.")]
+ADMIN = "moorage-admin"
+
+
+def load(files: list[Path] | None) -> Any:
+    """The configuration of this process."""
+    return core_config.load(options(), files=[str(f) for f in files or ()])
+
+
+def failing(action: Callable[[], Any]) -> Any:
+    """Run; a known failure becomes one line and exit status 1."""
+    try:
+        return action()
+    except MoorageError as error:
+        typer.echo(f"moorage: {error.message}", err=True)
+        raise typer.Exit(1) from error
+
+
+@app.command()
+def up(config_file: ConfigFiles = None) -> None:
+    """Start the cloud in the foreground; Ctrl-C stops it and its children."""
+    conf = load(config_file)
+    log.configure(level=conf.log_level, json=conf.log_json)
+    failing(lambda: _run(_up(conf)))
+
+
+def _run(main: Any) -> None:
+    import uvloop  # noqa: PLC0415  only the server needs it
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+async def _up(conf: Any) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    allinone = AllInOne(conf, lambda line: typer.echo(f"moorage: {line}", err=True))
+    starting = asyncio.ensure_future(_serve(allinone, stop))
+    await starting
+
+
+async def _serve(allinone: AllInOne, stop: asyncio.Event) -> None:
+    async with allinone.running() as cloud:
+        state = allinone.state
+        typer.echo(
+            f"moorage: ready. compute {cloud.url('compute')}/v2.1, placement {cloud.url('placement')}, "
+            f"network {cloud.url('network')}\n"
+            f"moorage: export OS_CLIENT_CONFIG_FILE={state.clouds} OS_CLOUD=moorage (administrator: {ADMIN})",
+            err=True,
+        )
+        await stop.wait()
+
+
+@db.command("upgrade")
+def db_upgrade(config_file: ConfigFiles = None, revision: str = "head") -> None:
+    """Bring the schema of ``database_url`` to a revision."""
+    conf = load(config_file)
+    if not conf.database_url:
+        typer.echo("moorage: the embedded database is upgraded by `moorage up`; set database_url for another", err=True)
+        raise typer.Exit(1)
+    migrations.upgrade(conf.database_url, revision)
+
+
+@config.command("sample")
+def config_sample() -> None:
+    """Print every option with its help and default."""
+    typer.echo(core_config.sample(options()))
+
+
+@config.command("show")
+def config_show(config_file: ConfigFiles = None) -> None:
+    """Print the values in force; secrets are masked."""
+    conf = load(config_file)
+    for group, opts in options():
+        typer.echo(f"[{group}]")
+        for opt in opts:
+            value = conf[opt.dest] if group == "DEFAULT" else conf[group][opt.dest]
+            typer.echo(f"{opt.dest} = {'****' if opt.secret and value else value}")
+
+
+@host.command("enroll")
+def host_enroll(name: str, cloud: CloudName = ADMIN) -> None:
+    """Print a one-time token with which the agent of host NAME enrols."""
+    typer.echo(failing(lambda: Control(cloud).post(f"/hosts/{name}/token")["token"]))
+
+
+@server.command("explain")
+def server_explain(
+    server_id: str, cloud: Annotated[str, typer.Option(envvar="OS_CLOUD", help="Entry in clouds.yaml.")] = "moorage"
+) -> None:
+    """Say where a server was placed, and why not elsewhere."""
+    from moorage.cli.explain import render  # noqa: PLC0415
+
+    render(failing(lambda: Control(cloud).get(f"/servers/{server_id}/placement")), Console())
+
+
+@app.command()
+def audit(cloud: CloudName = ADMIN) -> None:
+    """Check the invariants between servers, ports, addresses, allocations and hosts."""
+    report = failing(lambda: Control(cloud).get("/audit"))
+    for invariant, count in report["checked"].items():
+        typer.echo(f"{invariant}: {count} checked")
+    for finding in report["findings"]:
+        typer.echo(f"FINDING {finding['invariant']} {finding['subject']}: {finding['message']}")
+    typer.echo("audit: clean" if report["clean"] else f"audit: {len(report['findings'])} findings")
+    raise typer.Exit(0 if report["clean"] else 1)
+
+
+@operations.command("list")
+def operations_list(state: str = "open", subject: str | None = None, cloud: CloudName = ADMIN) -> None:
+    """List operations: open ones, those of one state, or all."""
+    query = {"state": state, **({"subject": subject} if subject else {})}
+    found = failing(lambda: Control(cloud).get("/operations", query))["operations"]
+    table = Table("id", "kind", "state", "step", "subject", "since")
+    for o in found:
+        table.add_row(o["id"], o["kind"], o["state"], o["step"], o["subject"], o["created_at"])
+    Console().print(table)
+
+
+@operations.command("show")
+def operations_show(operation_id: str, cloud: CloudName = ADMIN) -> None:
+    """Show one operation with its log."""
+    found = failing(lambda: Control(cloud).get(f"/operations/{operation_id}"))["operation"]
+    for key, value in found.items():
+        if key != "log":
+            typer.echo(f"{key}: {value}")
+    for line in found["log"]:
+        typer.echo(f"  {line['at']}  round {line['round']}  {line['step']}: {line['event']}")
+
+
+@operations.command("resume")
+def operations_resume(operation_id: str, cloud: CloudName = ADMIN) -> None:
+    """Let a stuck operation try again."""
+    failing(lambda: Control(cloud).post(f"/operations/{operation_id}/resume"))
+
+
+def main() -> None:
+    """The console script."""
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        app()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Wiring: the roles of a control plane, built from configuration and handed to each other."""

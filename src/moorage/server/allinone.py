@@ -1,0 +1,217 @@
+"""The whole cloud in one process and its children: what ``moorage up`` runs.
+
+    PostgreSQL   embedded in the state folder, or the operator's by URL
+    Keystone, Glance   children, or the operator's by URL
+    OVN central  daemons, where the lab can run; they and the lab's hosts outlive this process on purpose
+    hosts        the lab, or simulated hosts in this process
+"""
+
+import asyncio
+import contextlib
+import fcntl
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from oslo_config import cfg
+
+from moorage.agent.fleet import Fleet
+from moorage.agent.fleet import hosts as simulated_hosts
+from moorage.children import bootstrap, clouds, credentials
+from moorage.children.glance import Glance, GlanceSettings
+from moorage.children.keystone import Keystone, KeystoneSettings
+from moorage.children.services import find_venv
+from moorage.core.log import get_logger
+from moorage.lab import model as lab_model
+from moorage.lab import up as lab
+from moorage.lab.ovn import OvnCentral
+from moorage.server import migrations
+from moorage.server.cloud import Cloud, Identity
+from moorage.server.state import StateFolder, StateUnusable
+from moorage.store.database import Database
+from moorage.store.embedded import EmbeddedPostgres
+
+log = get_logger(__name__)
+Say = Callable[[str], None]
+
+
+class AllInOne:
+    """Starts the parts in the order they need each other, and stops them in reverse.
+
+    ``say`` gets a line for people at each stage.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, say: Say = lambda _line: None) -> None:
+        self.conf = conf
+        self.state = StateFolder(Path(conf.state))
+        self.say = say
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Cloud]:
+        """The cloud, up while the block runs."""
+        self.state.prepare()
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._lock())
+            url = await self._postgres(stack)
+            hosts = self._hosts_kind()
+            if hosts == "lab":
+                await self._ovn()
+            identity = await self._identity(stack, url)
+            cloud = await self._cloud(stack, url, identity)
+            await self._bring_hosts(stack, cloud, hosts)
+            yield cloud
+            self.say("stopping")
+
+    @contextlib.contextmanager
+    def _lock(self):  # type: ignore[no-untyped-def]  # noqa: ANN202  a generator of nothing
+        with self.state.lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StateUnusable(f"another cloud runs in {self.state.root}") from error
+            yield
+
+    async def _postgres(self, stack: AsyncExitStack) -> str:
+        conf = self.conf
+        if conf.database_url:
+            await asyncio.to_thread(migrations.upgrade, conf.database_url)
+            return str(conf.database_url)
+        self.say("PostgreSQL (embedded)")
+        server = EmbeddedPostgres(self.state.postgres)
+        await asyncio.to_thread(server.start)
+        stack.push_async_callback(asyncio.to_thread, server.stop)
+        await asyncio.to_thread(server.create, "moorage")
+        url = server.url("moorage")
+        await asyncio.to_thread(migrations.upgrade, url)
+        return url
+
+    def _hosts_kind(self) -> str:
+        wanted = str(self.conf.hosts)
+        problems = lab.problems() if wanted in ("auto", "lab") else []
+        if problems and wanted == "lab":
+            raise StateUnusable(f"the lab cannot run here: {', '.join(problems)}")
+        if problems:
+            self.say(f"hosts are simulated, for real ones there is: {', '.join(problems)}")
+        return "lab" if wanted in ("auto", "lab") and not problems else wanted.replace("auto", "simulated")
+
+    async def _ovn(self) -> None:
+        self.say("OVN central")
+        central = OvnCentral(self.state.ovn)
+        await central.start()
+        for option, value in (("ovn_nb", central.nb_socket), ("ovn_sb", central.sb_socket)):
+            if not self.conf.network[option]:
+                self.conf.set_override(option, value, "network")
+
+    async def _identity(self, stack: AsyncExitStack, postgres: str) -> Identity:
+        conf = self.conf
+        if conf.identity_url:
+            return Identity(
+                auth_url=conf.identity_url,
+                image_url=conf.image_url or f"http://{conf.listen}:{conf.image_port}",
+                username=conf.identity_username,
+                password=conf.identity_password or "",
+            )
+        self.say("Keystone and Glance")
+        venv = find_venv()
+        names = [user.name for user in bootstrap.USERS]
+        secrets = credentials.load_or_create(self.state.credentials, names)
+        keystone = Keystone(
+            KeystoneSettings(
+                venv=venv,
+                state=self.state.children,
+                postgres_url=postgres,
+                port=conf.identity_port,
+                admin_password=secrets["admin"],
+            )
+        )
+        auth_url = keystone.settings.auth_url
+        glance = Glance(
+            GlanceSettings(
+                venv=venv,
+                state=self.state.children,
+                postgres_url=postgres,
+                port=conf.image_port,
+                auth_url=auth_url,
+                password=secrets["glance"],
+            )
+        )
+        await asyncio.gather(keystone.prepare(), glance.prepare())
+        stack.push_async_callback(keystone.stop)
+        stack.push_async_callback(glance.stop)
+        await asyncio.gather(keystone.start(), glance.start())
+        addresses = bootstrap.Addresses(
+            identity=auth_url,
+            compute=f"http://{conf.listen}:{conf.compute_port}/v2.1",
+            placement=f"http://{conf.listen}:{conf.placement_port}",
+            network=f"http://{conf.listen}:{conf.network_port}",
+            image=glance.settings.url,
+        )
+        plan = bootstrap.cloud_plan(addresses)
+        await bootstrap.apply(auth_url, plan, secrets, reset_passwords=keystone.renewed)
+        entries = {
+            "moorage": clouds.entry(
+                auth_url, username="demo", password=secrets["demo"], project="demo", region=plan.region
+            ),
+            "moorage-admin": clouds.entry(
+                auth_url, username="admin", password=secrets["admin"], project="admin", region=plan.region
+            ),
+        }
+        clouds.write(self.state.clouds, entries)
+        return Identity(
+            auth_url=auth_url, image_url=glance.settings.url, username="moorage", password=secrets["moorage"]
+        )
+
+    async def _cloud(self, stack: AsyncExitStack, url: str, identity: Identity) -> Cloud:
+        self.say("APIs and conductor")
+        database = Database(url, size=self.conf.database_connections)
+        await database.open()
+        stack.push_async_callback(database.close)
+        cloud = Cloud(self.conf, database, identity)
+        cloud.listeners.add_unix(cloud.agent_app, self.state.agent_socket)
+        await cloud.start()
+        stack.push_async_callback(cloud.stop)
+        return cloud
+
+    async def _bring_hosts(self, stack: AsyncExitStack, cloud: Cloud, kind: str) -> None:
+        if kind == "lab":
+            await self._lab(cloud)
+        elif kind == "simulated" and self.conf.simulated_hosts:
+            self.say(f"{self.conf.simulated_hosts} simulated hosts")
+            async with cloud.database.transaction() as tx:
+                tokens = {
+                    host.name: await cloud.link.registry.create_token(tx, host=host.name)
+                    for host in simulated_hosts(self.conf.simulated_hosts)
+                }
+            fleet = Fleet(
+                f"http+unix://{self.state.agent_socket}",
+                simulated_hosts(self.conf.simulated_hosts),
+                token=tokens.__getitem__,
+                state_dir=self.state.simulated,
+            )
+            await fleet.start()
+            stack.push_async_callback(fleet.stop)
+
+    async def _lab(self, cloud: Cloud) -> None:
+        self.say("the lab's hosts")
+        loop = asyncio.get_running_loop()
+
+        async def token(host: str) -> str:
+            async with cloud.database.transaction() as tx:
+                return await cloud.link.registry.create_token(tx, host=host)
+
+        def enroll(host: str) -> str:
+            return asyncio.run_coroutine_threadsafe(token(host), loop).result(30)
+
+        file = Path(self.conf.lab_file) if self.conf.lab_file else lab_model.default_file()
+        await asyncio.to_thread(
+            lab.up,
+            file,
+            self.state.lab,
+            southbound=self.conf.network.ovn_sb,
+            control_url=f"http+unix://{self.state.agent_socket}",
+            enroll=enroll,
+            progress=self.say,
+        )
+
+

@@ -1,0 +1,227 @@
+"""One control plane: every service and role of a process, wired to each other, and nothing global.
+
+    cloud = Cloud(conf, database, identity=..., ...)
+    await cloud.start()      # conductor, keepers, followers, HTTP
+    await cloud.stop()
+
+Two of them can live in one process, as they do in the tests.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+from starlette.routing import Mount, Route, Router
+
+from moorage.agentlink.calls import Calls
+from moorage.agentlink.http.auth import HostAuthenticator
+from moorage.agentlink.http.routes import PREFIX as AGENT_PREFIX
+from moorage.agentlink.http.routes import agent_api
+from moorage.agentlink.service import AgentLink
+from moorage.api.auth import KeystoneAuthenticator, ServiceToken
+from moorage.compute.http.routes import compute_api
+from moorage.compute.images import GlanceImages
+from moorage.compute.operations import DEFINITIONS
+from moorage.compute.operations.directory import Directory
+from moorage.compute.operations.lifecycle import OperationLifecycle
+from moorage.compute.operations.services import OperationSettings, Services
+from moorage.compute.service import ComputeService
+from moorage.core.log import get_logger
+from moorage.keepers.keeper import Keeper
+from moorage.network.config import settings as network_settings
+from moorage.network.http.routes import network_api
+from moorage.network.mechanisms.base import Mechanism
+from moorage.network.service import NetworkService
+from moorage.operations import Runner
+from moorage.operations.faults import Faults
+from moorage.placement.http.routes import build_api as placement_api
+from moorage.placement.service import PlacementService
+from moorage.server.control import control_api
+from moorage.server.hosts import HostEvents, Ratios
+from moorage.server.images import ImageProxy
+from moorage.server.listeners import Listeners
+from moorage.server.ovn import OvnKeepers
+from moorage.store.database import Database
+from moorage.store.signals import Signals
+
+log = get_logger(__name__)
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Where Keystone and Glance are, and our own user there."""
+
+    auth_url: str
+    image_url: str
+    username: str
+    password: str
+
+
+class Cloud:
+    """See the module's text. ``ports`` are known after ``start``: compute, placement, network."""
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        database: Database,
+        identity: Identity,
+        *,
+        faults: Faults | None = None,
+        fuse: bool = True,
+    ) -> None:
+        self.conf = conf
+        self.database = database
+        self.signals = Signals(database)
+        self.ports: dict[str, int] = {}
+        self.listeners = Listeners()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._token = ServiceToken(identity.auth_url, username=identity.username, password=identity.password)
+        self.authenticate = KeystoneAuthenticator(self._token)
+        self._images = GlanceImages(identity.image_url, cache_seconds=conf.compute.image_cache_seconds)
+
+        self.link = AgentLink(database, self.signals, service_down_time=conf.service_down_time)
+        self.calls = Calls(database, self.signals, self.link)
+        ratios = Ratios(
+            cpu=conf.scheduler.cpu_allocation_ratio,
+            ram=conf.scheduler.ram_allocation_ratio,
+            disk=conf.scheduler.disk_allocation_ratio,
+        )
+        self.events = HostEvents(self.signals, self.link, self.calls, ratios)
+        zone = conf.compute.default_availability_zone
+        self.directory = Directory(database, self.signals, self.link, default_zone=zone)
+        self.ovn = OvnKeepers.of(conf, database, self.signals)
+        self.placement = PlacementService(database, self.signals)
+        self.network = NetworkService(
+            network_settings(conf),
+            hosts=self.directory.networking,
+            mechanisms=self.ovn.mechanisms,
+            on_plugged=self.events.on_plugged,
+        )
+        self.events.attach(self.network, self.placement)
+        self.services = Services(
+            network=self.network,
+            placement=self.placement,
+            link=self.link,
+            calls=self.calls,
+            directory=self.directory,
+            settings=OperationSettings(
+                vif_plugging_timeout=conf.conductor.vif_plugging_timeout,
+                command_timeout=conf.conductor.command_timeout,
+            ),
+        )
+        self.runner = Runner(
+            database,
+            self.signals,
+            DEFINITIONS,
+            self.services,
+            self.link.enqueue,
+            concurrency=conf.conductor.concurrency,
+            lease=conf.conductor.lease,
+            faults=faults,
+            fuse=fuse,
+        )
+        self.compute = ComputeService(
+            database=database,
+            networks=self.network,
+            images=self._images,
+            lifecycle=OperationLifecycle(database, self.services),
+            registry=self.link.registry,
+            service_down_time=conf.service_down_time,
+            default_zone=zone,
+            max_limit=conf.compute.max_limit,
+            max_servers_per_request=conf.compute.max_servers_per_request,
+            limits={name: conf.quota[name] for name in conf.quota},
+        )
+        hosts = HostAuthenticator(self.link.registry)
+        self._proxy = ImageProxy(database, hosts, self._token, identity.image_url)
+        self.agent_app = Router(
+            [
+                Route(self.services.settings.image_path + "/{image_id}", self._proxy),
+                Mount("/", _Exact(agent_api(self.link))),
+            ]
+        )
+
+    def _compute_app(self) -> Any:
+        control = control_api(self)
+        return _Prefixes(
+            {AGENT_PREFIX: self.agent_app, "/moorage": control},
+            compute_api(self.compute, authenticate=self.authenticate),
+        )
+
+    async def start(self) -> None:
+        """Start every role and listen."""
+        conf = self.conf
+        await self.signals.start()
+        await self.placement.start()
+        await self.link.start()
+        await self.directory.start()
+        await self.ovn.start(self.network)
+        self._tasks.append(asyncio.create_task(self.placement.follower.run(), name="placement-follower"))
+        await self.runner.start()
+        apps = {
+            "compute": (self._compute_app(), conf.compute_port),
+            "placement": (placement_api(self.placement, authenticate=self.authenticate), conf.placement_port),
+            "network": (network_api(self.network, self.database, authenticate=self.authenticate), conf.network_port),
+        }
+        for name, (app, port) in apps.items():
+            self.ports[name] = self.listeners.add(app, conf.listen, port)
+        await self.listeners.start()
+
+    async def stop(self) -> None:
+        """Stop listening, bring operations to their next record, give up the leases."""
+        await self.link.stop()
+        await self.listeners.stop()
+        await self.runner.stop()
+        await self._end()
+
+    async def kill(self) -> None:
+        """Stop as if killed: nothing is handed over; for tests of take-over."""
+        await self.runner.kill()
+        await self.link.stop()
+        await self.listeners.stop()
+        await self._end()
+
+    async def _end(self) -> None:
+        await self.ovn.stop()
+        await self.directory.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.signals.stop()
+        for part in (self._token, self._images, self._proxy):
+            with contextlib.suppress(OSError):
+                await part.close()
+
+    def url(self, api: str) -> str:
+        """Where an API answers, without a path."""
+        return f"http://{self.conf.listen}:{self.ports[api]}"
+
+
+class _Exact:
+    """An application that sees the whole path, not what a mount left of it."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app({**scope, "root_path": ""}, receive, send)
+
+
+class _Prefixes:
+    """Applications by the beginning of the path; all of them see the whole path."""
+
+    def __init__(self, apps: dict[str, Any], otherwise: Any) -> None:
+        self._apps = tuple(apps.items())
+        self._otherwise = otherwise
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope.get("path", "")
+        for prefix, app in self._apps:
+            if path.startswith(prefix):
+                return await app(scope, receive, send)
+        return await self._otherwise(scope, receive, send)
+
+
+__all__: Sequence[str] = ("Cloud", "Identity", "Keeper", "Mechanism")

@@ -1,0 +1,122 @@
+"""The control API under /moorage/v1: what OpenStack's APIs have no place for.
+
+    GET  /moorage/v1/servers/{server_id}/placement   why a server is where it is (compute's table)
+    GET  /moorage/v1/operations[?subject=]           what is under way (administrators)
+    GET  /moorage/v1/operations/{operation_id}       one, with its log
+    POST /moorage/v1/operations/{operation_id}/resume
+    POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
+    GET  /moorage/v1/audit                           the invariants
+    GET  /moorage/v1/health                          for load balancers; open
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from moorage.api import Api, Call, Endpoint
+from moorage.api.policy import Policies
+from moorage.audit import audit
+from moorage.compute.http.control import CONTROL_ENDPOINTS, CONTROL_POLICIES
+from moorage.core.errors import Conflict
+from moorage.operations import listing
+
+if TYPE_CHECKING:
+    from moorage.server.cloud import Cloud
+
+PREFIX = "/moorage/v1"
+ADMIN = "moorage:admin"
+
+
+class OperationsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``state``: open (default), or one state; ``subject``: such as server:ID."""
+
+    subject: str | None = None
+    state: str = "open"
+    limit: int = 100
+
+
+async def list_operations(call: Call["Cloud"]) -> Any:
+    """Operations, newest first."""
+    q = call.query
+    async with call.app.database.read() as tx:
+        found = await listing.operations_of(tx, subject=q.subject, state=q.state, limit=min(q.limit, 1000))
+    return {"operations": found}
+
+
+async def show_operation(call: Call["Cloud"]) -> Any:
+    """One operation and its log."""
+    async with call.app.database.read() as tx:
+        return {"operation": await listing.with_log(tx, call.path["operation_id"])}
+
+
+async def resume_operation(call: Call["Cloud"]) -> Any:
+    """Let a stuck operation try again."""
+    async with call.app.database.transaction() as tx:
+        if not await listing.resume(tx, call.path["operation_id"]):
+            raise Conflict("only a stuck operation can be resumed")
+
+
+async def create_token(call: Call["Cloud"]) -> Any:
+    """A one-time token to enrol a host with."""
+    async with call.app.database.transaction() as tx:
+        token = await call.app.link.registry.create_token(tx, host=call.path["name"])
+    return {"token": token, "host": call.path["name"]}
+
+
+async def run_audit(call: Call["Cloud"]) -> Any:
+    """Check every invariant."""
+    report = await audit(call.app.database)
+    return {"clean": not report.findings, "checked": report.checked, "findings": report.findings}
+
+
+async def health(call: Call["Cloud"]) -> Any:
+    """Whether this process serves: its database answers."""
+    async with call.app.database.read() as tx:
+        await tx.fetch("SELECT 1")
+    return {"status": "ok", "index_age_seconds": round(call.app.placement.follower.age, 2)}
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/operations", list_operations, ADMIN, query=OperationsQuery),
+    Endpoint("GET", "/operations/{operation_id}", show_operation, ADMIN),
+    Endpoint("POST", "/operations/{operation_id}/resume", resume_operation, ADMIN, status=202),
+    Endpoint("POST", "/hosts/{name}/token", create_token, ADMIN, status=201),
+    Endpoint("GET", "/audit", run_audit, ADMIN),
+    Endpoint("GET", "/health", health),
+)
+
+
+class _Split:
+    """Compute's part of the control API is served over the compute service, the rest over the cloud."""
+
+    def __init__(self, own: Api, compute: Api) -> None:
+        self._own, self._compute = own, compute
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        app = self._compute if scope["path"].startswith(f"{PREFIX}/servers/") else self._own
+        await app(scope, receive, send)
+
+
+def control_api(cloud: "Cloud") -> Any:
+    """The control API of a process."""
+    own = Api(
+        "control",
+        cloud,
+        ENDPOINTS,
+        "control",
+        None,
+        policies=Policies({ADMIN: "role:admin"}),
+        authenticate=cloud.authenticate,
+        prefix=PREFIX,
+    )
+    compute = Api(
+        "control",
+        cloud.compute,
+        CONTROL_ENDPOINTS,
+        "control",
+        None,
+        policies=Policies(CONTROL_POLICIES),
+        authenticate=cloud.authenticate,
+        prefix=PREFIX,
+    )
+    return _Split(own, compute)

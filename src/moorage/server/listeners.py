@@ -1,0 +1,99 @@
+"""HTTP servers inside one event loop: several ports and a unix socket, stopped in order."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from moorage.core.errors import MoorageError
+
+ASGI = Any
+
+
+class PortInUse(MoorageError):
+    """An address is taken by another program."""
+
+    code = "server.port_in_use"
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process it is part of."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Listeners:
+    """``add`` binds at once, so that ports are known before anything is served; ``start`` serves."""
+
+    def __init__(self) -> None:
+        self._servers: list[tuple[_Server, socket.socket]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._paths: list[Path] = []
+
+    def add(self, app: ASGI, host: str, port: int) -> int:
+        """Listen on an address; port 0 takes a free one. The port; raises PortInUse."""
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            listener.close()
+            raise PortInUse(f"{host} port {port} cannot be used: {error.strerror}; is another cloud running?") from error
+        self._add(app, listener)
+        bound: int = listener.getsockname()[1]
+        return bound
+
+    def add_unix(self, app: ASGI, path: Path) -> None:
+        """Listen on a unix socket that everybody on the machine may connect to: callers bring credentials."""
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        os.chmod(path, 0o666)  # noqa: PTH101, S103  the folder above decides who gets here
+        self._paths.append(path)
+        self._add(app, listener)
+
+    def _add(self, app: ASGI, listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            loop="none",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=2,
+            h11_max_incomplete_event_size=1 << 16,
+        )
+        self._servers.append((_Server(config), listener))
+
+    async def start(self) -> None:
+        """Serve; returns when every listener accepts."""
+        self._tasks = [
+            asyncio.create_task(server.serve(sockets=[listener]), name="http-server")
+            for server, listener in self._servers
+        ]
+        while not all(server.started for server, _ in self._servers):
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Finish requests under way (2 s at most) and close."""
+        for server, _ in self._servers:
+            server.should_exit = True
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for _, listener in self._servers:
+            listener.close()
+        for path in self._paths:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,62 @@
+"""Every option of the control plane, collected from its packages."""
+
+from oslo_config import cfg
+
+from moorage.compute import config as compute
+from moorage.core.config import Group
+from moorage.network import config as network
+
+
+def options() -> list[Group]:
+    """All groups; ``moorage config sample`` prints them."""
+    server: list[cfg.Opt] = [
+        cfg.StrOpt(
+            "state", default="/var/lib/moorage", help="Folder of everything that outlives the process; mode 0700."
+        ),
+        cfg.StrOpt(
+            "database_url",
+            secret=True,
+            help="postgresql:// URL of a PostgreSQL 15 or newer. Default: an embedded one in the state folder.",
+        ),
+        cfg.IntOpt("database_connections", default=16, min=2, help="Connections this process may hold."),
+        cfg.StrOpt("listen", default="127.0.0.1", help="Address the APIs listen on."),
+        cfg.PortOpt("compute_port", default=8774, help="Compute, agent and control APIs."),
+        cfg.PortOpt("placement_port", default=8778, help="Placement API."),
+        cfg.PortOpt("network_port", default=9696, help="Networking API."),
+        cfg.PortOpt("identity_port", default=5000, help="Keystone, when it runs as a child."),
+        cfg.PortOpt("image_port", default=9292, help="Glance, when it runs as a child."),
+        cfg.StrOpt("identity_url", help="Keystone's v3 URL. Default: a Keystone of our own as a child."),
+        cfg.StrOpt("identity_username", default="moorage", help="Our user in an operator's Keystone."),
+        cfg.StrOpt("identity_password", secret=True, help="Its password."),
+        cfg.StrOpt("image_url", help="Glance's URL. Default: a Glance of our own as a child."),
+        cfg.StrOpt(
+            "hosts",
+            default="auto",
+            choices=["auto", "lab", "simulated", "none"],
+            help="Hosts that `moorage up` brings along: the lab (needs root, QEMU, Open vSwitch, OVN), simulated "
+            "ones, or none. auto: the lab where it can run, else simulated ones.",
+        ),
+        cfg.IntOpt("simulated_hosts", default=4, min=0, help="How many simulated hosts."),
+        cfg.StrOpt("lab_file", help="The lab's YAML file. Default: two racks of two hosts."),
+        cfg.FloatOpt("service_down_time", default=60.0, min=1, help="Seconds without a report: a host is down."),
+        cfg.StrOpt("log_level", default="INFO", help="DEBUG, INFO, WARNING or ERROR."),
+        cfg.BoolOpt("log_json", default=False, help="One JSON object a line instead of text."),
+    ]
+    conductor: list[cfg.Opt] = [
+        cfg.IntOpt("concurrency", default=12, min=1, help="Operations driven side by side."),
+        cfg.FloatOpt("lease", default=30.0, min=1, help="Seconds until another conductor takes over a dead one's."),
+        cfg.FloatOpt("vif_plugging_timeout", default=300.0, min=1, help="Seconds a server's ports have to be plugged."),
+        cfg.FloatOpt("command_timeout", default=600.0, min=1, help="Seconds a host has for one command."),
+    ]
+    scheduler: list[cfg.Opt] = [
+        cfg.FloatOpt("cpu_allocation_ratio", default=4.0, min=0.1, help="VCPUs given out for each CPU of a host."),
+        cfg.FloatOpt("ram_allocation_ratio", default=1.0, min=0.1, help="The same for memory."),
+        cfg.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="The same for disk."),
+    ]
+    return [
+        ("DEFAULT", server),
+        ("conductor", conductor),
+        ("scheduler", scheduler),
+        *compute.options(),
+        *network.options(),
+    ]

@@ -1,0 +1,38 @@
+"""The state folder: where everything that outlives the process is."""
+
+from pathlib import Path
+
+from moorage.core.errors import MoorageError
+
+
+class StateUnusable(MoorageError):
+    """The state folder cannot be used as it is."""
+
+    code = "server.state_unusable"
+
+
+class StateFolder:
+    """Paths in the state folder. ``prepare`` makes it and refuses one that others may write."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.postgres = self.root / "postgres"
+        self.ovn = self.root / "ovn"
+        self.lab = self.root / "lab"
+        self.cache = self.root / "cache"
+        self.children = self.root / "services"
+        self.simulated = self.root / "simulated"
+        self.credentials = self.root / "credentials.json"
+        self.clouds = self.root / "clouds.yaml"
+        self.agent_socket = self.root / "agent.sock"
+        self.lock = self.root / "lock"
+
+    def prepare(self) -> None:
+        """Make the folder; raises StateUnusable where another account may write to it."""
+        # Hosts of the lab and PostgreSQL's account pass through it; each thing in it has its own mode.
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o711)
+        mode = self.root.stat().st_mode & 0o777
+        if mode & 0o022:
+            raise StateUnusable(f"{self.root} may be written by others (mode {mode:o}): chmod go-w it")
+        if len(str(self.agent_socket).encode()) > 100:
+            raise StateUnusable(f"{self.root} is too long a path for the sockets in it: choose a shorter one")
