@@ -63,9 +63,13 @@ def fresh_database(state: Path) -> tuple[str, EmbeddedPostgres | None]:
         prepare(server.url("placement"))
         return server.url("placement"), server
     name = f"target_{os.getpid()}"
-    admin = sa.create_engine(shared.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    admin = sa.create_engine(
+        shared.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
     with admin.connect() as connection:
-        template = connection.scalar(sa.text("SELECT 1 FROM pg_database WHERE datname = 'placement_template'"))
+        template = connection.scalar(
+            sa.text("SELECT 1 FROM pg_database WHERE datname = 'placement_template'")
+        )
         if not template:
             connection.execute(sa.text("CREATE DATABASE placement_template"))
             prepare(_named(shared, "placement_template"))
@@ -88,7 +92,11 @@ async def serve(url: str, host: str, port: int) -> None:
     await service.start()
     follower = asyncio.create_task(service.follower.run())
     config = uvicorn.Config(
-        build_api(service, authenticate=authenticate), host=host, port=port, log_level="warning", lifespan="off"
+        build_api(service, authenticate=authenticate),
+        host=host,
+        port=port,
+        log_level="warning",
+        lifespan="off",
     )
     await uvicorn.Server(config).serve()
     follower.cancel()

@@ -21,7 +21,9 @@ AGGREGATES = ("agg1", "agg2")
 
 def record(uuid: str, parent: str | None = None, root: str | None = None, **kw: Any) -> Held:
     inventories = [[rc, *figures, 1] for rc, figures in kw.get("inventory", {}).items()]
-    return Held(uuid, uuid, 0, parent, root or uuid, kw.get("traits", []), kw.get("aggregates", []), inventories)
+    return Held(
+        uuid, uuid, 0, parent, root or uuid, kw.get("traits", []), kw.get("aggregates", []), inventories
+    )
 
 
 def stock(total: int, used: int = 0, *, low: int = 1, high: int = 99, step: int = 1) -> list[Any]:
@@ -56,14 +58,18 @@ class Plain:
         if cell is None:
             return False
         _, total, reserved, low, high, step, ratio, used, _ = cell
-        return used + amount <= int((total - reserved) * ratio) and low <= amount <= high and amount % step == 0
+        return (
+            used + amount <= int((total - reserved) * ratio) and low <= amount <= high and amount % step == 0
+        )
 
     def conditions(self, group: RequestGroup, uuid: str) -> bool:
         me, top = self.by_id[uuid], self.by_id[self.root(uuid)]
         mine = set(me.aggregates or [])
         if not group.suffix:
             mine |= set(top.aggregates or [])
-        if group.in_tree is not None and (group.in_tree not in self.by_id or self.root(group.in_tree) != top.id):
+        if group.in_tree is not None and (
+            group.in_tree not in self.by_id or self.root(group.in_tree) != top.id
+        ):
             return False
         if any(not names & mine for names in group.member_of) or group.not_member_of & mine:
             return False
@@ -79,7 +85,9 @@ class Plain:
             return [((u, "", 0),) for u in near]
         if group.suffix:
             return [
-                tuple((u, rc, n) for rc, n in wants) for u in near if all(self.fits(u, rc, n) for rc, n in wants)
+                tuple((u, rc, n) for rc, n in wants)
+                for u in near
+                if all(self.fits(u, rc, n) for rc, n in wants)
             ]
         found = []
         for choice in itertools.product(near, repeat=len(wants)):
@@ -173,7 +181,9 @@ def forests(draw: st.DrawFn) -> list[Held]:
             traits = sorted(draw(st.sets(st.sampled_from((*TRAITS, SHARING_TRAIT)), max_size=2)))
             aggregates = sorted(draw(st.sets(st.sampled_from(AGGREGATES), max_size=1)))
             root = members[0] if members else uuid
-            records.append(record(uuid, parent, root, inventory=inventory, traits=traits, aggregates=aggregates))
+            records.append(
+                record(uuid, parent, root, inventory=inventory, traits=traits, aggregates=aggregates)
+            )
             members.append(uuid)
     return records
 
@@ -192,7 +202,9 @@ def groups(draw: st.DrawFn, suffix: str) -> RequestGroup:
         suffix=suffix,
         resources={rc: draw(st.integers(1, 3)) for rc in sorted(chosen)},
         required=tuple(draw(st.lists(names_of(TRAITS), max_size=1))),
-        forbidden=draw(st.frozensets(st.sampled_from(TRAITS), max_size=1)) if draw(st.booleans()) else frozenset(),
+        forbidden=draw(st.frozensets(st.sampled_from(TRAITS), max_size=1))
+        if draw(st.booleans())
+        else frozenset(),
         member_of=tuple(draw(st.lists(names_of(AGGREGATES), max_size=1))) if draw(st.booleans()) else (),
         not_member_of=draw(st.frozensets(st.sampled_from(AGGREGATES), max_size=1))
         if draw(st.booleans())
@@ -210,7 +222,9 @@ def queries(draw: st.DrawFn) -> Query:
         groups=tuple(found),
         isolate=draw(st.booleans()),
         same_subtree=subtree,
-        root_required=draw(st.frozensets(st.sampled_from(TRAITS), max_size=1)) if draw(st.booleans()) else frozenset(),
+        root_required=draw(st.frozensets(st.sampled_from(TRAITS), max_size=1))
+        if draw(st.booleans())
+        else frozenset(),
         root_forbidden=frozenset(),
     )
 
@@ -266,7 +280,10 @@ def test_two_port_groups_share_a_bridge_unless_isolated() -> None:
 @pytest.mark.parametrize("used", [0, 1])
 def test_what_is_used_already_counts_when_groups_meet_on_one_provider(used: int) -> None:
     # Upstream's pruned search forgets it here and offers candidates that cannot be claimed.
-    records = [record("root", inventory={"VCPU": stock(4)}), record("pf", "root", "root", inventory={"SRIOV_NET_VF": stock(2, used)})]
+    records = [
+        record("root", inventory={"VCPU": stock(4)}),
+        record("pf", "root", "root", inventory={"SRIOV_NET_VF": stock(2, used)}),
+    ]
     ports = tuple(RequestGroup(suffix=s, resources={"SRIOV_NET_VF": 1}) for s in ("_1", "_2"))
     columns = build({r.id: r for r in records}, {})
     found = Search(columns, Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports))).candidates()
@@ -279,7 +296,9 @@ def test_eight_groups_over_many_functions_answer_at_once() -> None:
     for number in range(20):
         root = f"host{number}"
         records.append(record(root, inventory={"VCPU": stock(8)}))
-        records += [record(f"{root}-pf{i}", root, root, inventory={"SRIOV_NET_VF": stock(1)}) for i in range(64)]
+        records += [
+            record(f"{root}-pf{i}", root, root, inventory={"SRIOV_NET_VF": stock(1)}) for i in range(64)
+        ]
     ports = tuple(RequestGroup(suffix=f"_{i}", resources={"SRIOV_NET_VF": 1}) for i in range(8))
     columns = build({r.id: r for r in records}, {})
     query = Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports), isolate=True)

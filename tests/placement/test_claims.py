@@ -13,7 +13,7 @@ from moorage.placement.index import Follower, Index
 from moorage.placement.ledger import Ledger
 from moorage.placement.model import ConsumerWrite, Inventory
 from moorage.placement.reads import PROVIDER_USAGES, THESE
-from moorage.store.database import Database
+from moorage.store.database import Database, Tx
 from moorage.store.errors import SerializationConflict
 
 LEDGER = Ledger()
@@ -53,7 +53,9 @@ async def test_claim_and_release_keep_used(database: Database) -> None:
 async def test_a_claim_is_few_statements(database: Database) -> None:
     uuid = await provider(database, VCPU=Inventory(total=4))
     async with database.transaction() as tx:
-        await LEDGER.claim(tx, consumer=new_id(), project_id="p", user_id="u", allocations={uuid: {"VCPU": 1}})
+        await LEDGER.claim(
+            tx, consumer=new_id(), project_id="p", user_id="u", allocations={uuid: {"VCPU": 1}}
+        )
         assert tx.statements == 1
 
 
@@ -66,7 +68,11 @@ async def test_a_refused_claim_changes_nothing_and_the_transaction_goes_on(datab
         with pytest.raises(CapacityExceeded) as refused:
             await LEDGER.claim(tx, consumer=consumer, project_id="p", user_id="u", allocations={full: want})
         await LEDGER.claim(tx, consumer=consumer, project_id="p", user_id="u", allocations={other: want})
-    assert (refused.value.resource_class, refused.value.needed, refused.value.available) == ("MEMORY_MB", 500, 100)
+    assert (refused.value.resource_class, refused.value.needed, refused.value.available) == (
+        "MEMORY_MB",
+        500,
+        100,
+    )
     assert await used(database, full) == {"VCPU": 0, "MEMORY_MB": 0}
     assert await used(database, other) == want
 
@@ -108,7 +114,9 @@ async def test_a_class_that_is_not_there(database: Database) -> None:
 
 @pytest.mark.parametrize("clients", [2, 8, 16])
 async def test_the_last_place_is_won_once(database: Database, clients: int) -> None:
-    hosts = [await provider(database, VCPU=Inventory(total=1), MEMORY_MB=Inventory(total=64)) for _ in range(6)]
+    hosts = [
+        await provider(database, VCPU=Inventory(total=1), MEMORY_MB=Inventory(total=64)) for _ in range(6)
+    ]
 
     async def attempt(host: str) -> bool:
         try:
@@ -129,66 +137,76 @@ async def test_all_that_fit_succeed_on_one_host(database: Database) -> None:
     assert await used(database, host) == {"VCPU": 40}
 
 
-async def test_index_equals_ledger_after_random_changes(database: Database) -> None:
-    index = Index()
-    ledger = Ledger(index)
-    follower = Follower(database, index, None)
-    await follower.catch_up()
-    rng = random.Random(11)
-    hosts = [
-        await provider(database, VCPU=Inventory(total=8, allocation_ratio=1.5), DISK_GB=Inventory(total=50))
-        for _ in range(5)
-    ]
-    held: list[str] = []
+class Chaos:
+    """Random writers on five hosts, half of them through a ledger that feeds the index, some rolled back."""
 
-    async def step(number: int) -> None:
-        kind = rng.random()
-        writer = rng.choice([ledger, LEDGER])
+    def __init__(self, hosts: list[str], index: Index) -> None:
+        self.hosts = hosts
+        self.ledgers = [LEDGER, Ledger(index)]
+        self.held: list[str] = []
+        self.rng = random.Random(11)
+
+    async def step(self, database: Database) -> None:
+        act = self.rng.choice([self.claim, self.claim, self.release, self.move, self.resize])
         try:
             async with database.transaction() as tx:
-                if kind < 0.5:
-                    chosen = rng.sample(hosts, rng.randint(1, 2))
-                    want = {host: {"VCPU": rng.randint(1, 4), "DISK_GB": rng.randint(1, 9)} for host in chosen}
-                    consumer = new_id()
-                    await writer.claim(tx, consumer=consumer, project_id="p", user_id="u", allocations=want)
-                    held.append(consumer)
-                elif kind < 0.7 and held:
-                    await writer.release(tx, held.pop(rng.randrange(len(held))))
-                elif kind < 0.85 and held:
-                    move = ConsumerWrite(
-                        consumer_id=rng.choice(held),
-                        allocations={rng.choice(hosts): {"VCPU": 1}},
-                        project_id="p",
-                        user_id="u",
-                    )
-                    await writer.write(tx, [move])
-                else:
-                    await writer.set_inventory(
-                        tx,
-                        rng.choice(hosts),
-                        {"VCPU": Inventory(total=rng.randint(4, 12)), "DISK_GB": Inventory(total=50)},
-                    )
-                if rng.random() < 0.1:
-                    msg = "rolled back"
-                    raise CapacityExceeded(msg, "VCPU", number, 0)
-        except (CapacityExceeded, SerializationConflict):
+                await act(tx, self.rng.choice(self.ledgers))
+                self.maybe_roll_back()
+        except (CapacityExceeded, SerializationConflict, RolledBack):
             pass
-        if rng.random() < 0.3:
-            await follower.catch_up()
 
-    for batch in range(12):
-        await asyncio.gather(*(step(batch * 8 + i) for i in range(8)))
+    def maybe_roll_back(self) -> None:
+        if self.rng.random() < 0.1:
+            raise RolledBack
+
+    async def claim(self, tx: Tx, ledger: Ledger) -> None:
+        rng = self.rng
+        chosen = rng.sample(self.hosts, rng.randint(1, 2))
+        want = {host: {"VCPU": rng.randint(1, 4), "DISK_GB": rng.randint(1, 9)} for host in chosen}
+        consumer = new_id()
+        await ledger.claim(tx, consumer=consumer, project_id="p", user_id="u", allocations=want)
+        self.held.append(consumer)
+
+    async def release(self, tx: Tx, ledger: Ledger) -> None:
+        if self.held:
+            await ledger.release(tx, self.held.pop(self.rng.randrange(len(self.held))))
+
+    async def move(self, tx: Tx, ledger: Ledger) -> None:
+        if self.held:
+            allocations = {self.rng.choice(self.hosts): {"VCPU": 1}}
+            consumer = self.rng.choice(self.held)
+            await ledger.write(
+                tx,
+                [ConsumerWrite(consumer_id=consumer, allocations=allocations, project_id="p", user_id="u")],
+            )
+
+    async def resize(self, tx: Tx, ledger: Ledger) -> None:
+        inventory = {"VCPU": Inventory(total=self.rng.randint(4, 12)), "DISK_GB": Inventory(total=50)}
+        await ledger.set_inventory(tx, self.rng.choice(self.hosts), inventory)
+
+
+class RolledBack(Exception):
+    pass
+
+
+async def test_index_equals_ledger_after_random_changes(database: Database) -> None:
+    index = Index()
+    follower = Follower(database, index, None)
     await follower.catch_up()
-    columns = index.columns
+    sizes = {"VCPU": Inventory(total=8, allocation_ratio=1.5), "DISK_GB": Inventory(total=50)}
+    chaos = Chaos([await provider(database, **sizes) for _ in range(5)], index)
+    for _ in range(15):
+        await asyncio.gather(*(chaos.step(database) for _ in range(8)))
+        await follower.catch_up()
     async with database.read() as tx:
-        for record in await THESE.all(tx, ids=hosts):
-            for cell in record.inventories or []:
-                at = columns.position[record.id, cell[0]]
-                column = columns.classes[cell[0]]
-                assert column.used[at] == cell[7]
-                assert column.capacity[at] == int((cell[1] - cell[2]) * cell[6])
+        truth = await THESE.all(tx, ids=chaos.hosts)
         sums = await tx.fetch(
-            "SELECT i.provider_id, i.resource_class, i.used, coalesce(sum(a.used), 0)::bigint AS total FROM inventories i"
-            " LEFT JOIN allocations a USING (provider_id, resource_class) GROUP BY 1, 2, 3"
+            "SELECT i.used, coalesce(sum(a.used), 0)::bigint AS total FROM inventories i"
+            " LEFT JOIN allocations a USING (provider_id, resource_class) GROUP BY i.provider_id, resource_class, i.used"
         )
     assert all(row["used"] == row["total"] for row in sums)
+    columns = index.columns
+    for record in truth:
+        for name, total, reserved, _, _, _, ratio, used_now, _ in record.inventories or []:
+            column, at = columns.classes[name], columns.position[record.id, name]
+            assert (column.used[at], column.capacity[at]) == (used_now, int((total - reserved) * ratio))

@@ -87,7 +87,9 @@ class Search:
         """Return candidates, with a limit spread over trees: every tree's first before any tree's second."""
         found: list[Candidate] = []
         seen: set[object] = set()
-        streams = [self.in_tree(tree) for tree in np.flatnonzero(self.trees).tolist()] if limit is None else None
+        streams = (
+            [self.in_tree(tree) for tree in np.flatnonzero(self.trees).tolist()] if limit is None else None
+        )
         if streams is not None:
             return [c for stream in streams for c in stream if _is_new(c, seen)]
         waiting: Iterator[Iterator[Candidate]] = (
@@ -233,7 +235,9 @@ class Search:
         names = list(group.resources)
         for choice in itertools.product(*(local[name] for name in names)):
             if self._covers(set(choice), group.required):
-                yield tuple((row, name, group.resources[name]) for row, name in zip(choice, names, strict=True))
+                yield tuple(
+                    (row, name, group.resources[name]) for row, name in zip(choice, names, strict=True)
+                )
 
     def _in_reach(self, rows: Rows, tree: int) -> list[int]:
         own = self.columns.tree_rows(tree)

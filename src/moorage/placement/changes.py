@@ -103,6 +103,7 @@ _TRIM: Statement[Any] = Statement(
     )
 )
 
+
 async def log_providers(tx: Tx, providers: Sequence[str]) -> None:
     """Record that these providers must be read again, and wake the indexes."""
     if providers:

@@ -47,10 +47,14 @@ class _Room(msgspec.Struct, frozen=True):
 def _wanted(name: str) -> sa.CTE:
     rows = (
         sa.func.unnest(
-            texts_param("providers"), texts_param("classes"), sa.bindparam("amounts", type_=ARRAY(sa.BigInteger))
+            texts_param("providers"),
+            texts_param("classes"),
+            sa.bindparam("amounts", type_=ARRAY(sa.BigInteger)),
         )
         .table_valued(
-            sa.column("provider_id", sa.Text), sa.column("resource_class", sa.Text), sa.column("amount", sa.BigInteger)
+            sa.column("provider_id", sa.Text),
+            sa.column("resource_class", sa.Text),
+            sa.column("amount", sa.BigInteger),
         )
         .render_derived()
     )
@@ -77,7 +81,8 @@ def _claim() -> sa.Select[Any]:
         sa.select(sa.func.count().label("n"))
         .select_from(locked)
         .where(
-            locked.c.used + locked.c.amount <= (locked.c.total - locked.c.reserved) * locked.c.allocation_ratio,
+            locked.c.used + locked.c.amount
+            <= (locked.c.total - locked.c.reserved) * locked.c.allocation_ratio,
             locked.c.amount.between(locked.c.min_unit, locked.c.max_unit),
             locked.c.amount % locked.c.step_size == 0,
         )
@@ -164,7 +169,9 @@ def _bumped(taken: sa.CTE) -> sa.CTE:
 
 
 def _logged(taken: sa.CTE) -> sa.CTE:
-    row = sa.func.jsonb_build_array(taken.c.provider_id, taken.c.resource_class, taken.c.used, taken.c.version)
+    row = sa.func.jsonb_build_array(
+        taken.c.provider_id, taken.c.resource_class, taken.c.used, taken.c.version
+    )
     return (
         insert(placement_changes)
         .from_select(
@@ -258,8 +265,13 @@ def refuse(rooms: Iterable[_Room]) -> None:
     for room in rooms:
         if room.total is None:
             raise NoInventory(room.provider_id, room.resource_class)
-        assert room.reserved is not None and room.allocation_ratio is not None and room.used is not None
-        assert room.min_unit is not None and room.max_unit is not None and room.step_size is not None
+        # The columns of an outer join: with a total, there is a whole row.
+        assert room.reserved is not None
+        assert room.allocation_ratio is not None
+        assert room.used is not None
+        assert room.min_unit is not None
+        assert room.max_unit is not None
+        assert room.step_size is not None
         check_units(
             room.provider_id, room.resource_class, room.amount, room.min_unit, room.max_unit, room.step_size
         )

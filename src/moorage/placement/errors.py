@@ -6,8 +6,6 @@ failure shows there as `placement.undefined_code`, as the API wants it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from moorage.core.errors import BadRequest, Conflict, Duplicate, GenerationConflict, InUse, NotFound
 
 
@@ -133,8 +131,9 @@ class UnknownNames(BadRequest):
 
     code = "unknown_names"
 
-    def __init__(self, kind: str, names: list[str], **details: Any) -> None:
-        super().__init__(f"No such {kind}(s): {', '.join(names)}.", names=names, **details)
+    def __init__(self, kind: str, names: list[str], where: str | None = None) -> None:
+        what = f"Invalid {kind} in {where}" if where else f"Unknown {kind} in the request"
+        super().__init__(f"{what}: No such {kind} {', '.join(names)}.", names=names)
 
 
 class StandardName(BadRequest):

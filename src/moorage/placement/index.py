@@ -130,7 +130,9 @@ class Follower:
     `await run()` follows until cancelled.
     """
 
-    def __init__(self, database: Database, index: Index, signals: Signals | None, interval: float = 0.25) -> None:
+    def __init__(
+        self, database: Database, index: Index, signals: Signals | None, interval: float = 0.25
+    ) -> None:
         self._database = database
         self._index = index
         self._signals = signals

@@ -79,10 +79,10 @@ class Vocabulary:
             raise NotFound(f"No such {self.kind}: {name}.")
         return found
 
-    async def require(self, tx: Tx, names: Iterable[str]) -> None:
+    async def require(self, tx: Tx, names: Iterable[str], where: str | None = None) -> None:
         """Check that all names exist, and keep custom ones from being deleted in this transaction.
 
-        Raises UnknownNames.
+        `where` is what the caller named them in. Raises UnknownNames.
         """
         custom = sorted(set(names) - self.standard)
         if not custom:
@@ -90,7 +90,7 @@ class Vocabulary:
         known = {found.name for found in await self._known.all(tx, names=custom)}
         missing = [name for name in custom if name not in known]
         if missing:
-            raise UnknownNames(self.kind, missing)
+            raise UnknownNames(self.kind, missing, where)
 
     async def create(self, tx: Tx, name: str) -> bool:
         """Create a custom name; False when it exists already."""
@@ -99,7 +99,7 @@ class Vocabulary:
     async def delete(self, tx: Tx, name: str) -> None:
         """Delete a custom name. Raises StandardName, NotFound, NameInUse."""
         if name in self.standard:
-            raise StandardName(f"Cannot delete the standard {self.kind} {name}.")
+            raise StandardName(f"Cannot delete standard {self.kind} {name}")
         # Two statements: the second must see what was committed while the first waited for the lock.
         if await self._lock.scalar(tx, name=name) is None:
             raise NotFound(f"No such {self.kind}: {name}.")

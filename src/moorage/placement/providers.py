@@ -23,7 +23,6 @@ from moorage.placement.errors import (
     ProviderHasChildren,
     ProviderInUse,
     ProviderNotFound,
-    UnknownProvider,
 )
 from moorage.placement.model import Inventory, InventoryRow, Provider
 from moorage.placement.reads import PROVIDER
@@ -48,7 +47,10 @@ _LOCK: Statement[Provider] = Statement(
 _CREATE: Statement[Provider] = Statement(
     insert(resource_providers)
     .values(
-        id=text_param("id"), name=text_param("name"), parent_id=text_param("parent"), root_id=text_param("root")
+        id=text_param("id"),
+        name=text_param("name"),
+        parent_id=text_param("parent"),
+        root_id=text_param("root"),
     )
     .returning(resource_providers),
     row=Provider,
@@ -60,12 +62,12 @@ _RENAME: Statement[Provider] = Statement(
     .returning(resource_providers),
     row=Provider,
 )
-_tree = sa.select(resource_providers.c.id).where(resource_providers.c.id == text_param("provider")).cte(
-    "tree", recursive=True
+_tree = (
+    sa.select(resource_providers.c.id)
+    .where(resource_providers.c.id == text_param("provider"))
+    .cte("tree", recursive=True)
 )
-_subtree = _tree.union(
-    sa.select(resource_providers.c.id).where(resource_providers.c.parent_id == _tree.c.id)
-)
+_subtree = _tree.union(sa.select(resource_providers.c.id).where(resource_providers.c.parent_id == _tree.c.id))
 _SUBTREE: Statement[Any] = Statement(sa.select(_subtree.c.id))
 _SET_ROOT: Statement[Any] = Statement(
     sa.update(resource_providers)
@@ -88,7 +90,9 @@ _BUMP: Statement[Any] = Statement(
     .returning(resource_providers.c.generation)
 )
 _INVENTORIES: Statement[InventoryRow] = Statement(
-    sa.select(inventories).where(inventories.c.provider_id == text_param("id")).order_by(inventories.c.resource_class),
+    sa.select(inventories)
+    .where(inventories.c.provider_id == text_param("id"))
+    .order_by(inventories.c.resource_class),
     row=InventoryRow,
 )
 _put = insert(inventories).values(
@@ -168,8 +172,8 @@ async def lock_provider(tx: Tx, provider: str, generation: int | None = None) ->
         raise ProviderNotFound(provider)
     if generation is not None and generation != found.generation:
         raise ConcurrentUpdate(
-            f"resource provider generation conflict for provider {provider}: actual: {found.generation},"
-            f" given: {generation}",
+            f"resource provider generation conflict: provider {provider} is at generation {found.generation},"
+            f" not {generation}. Please update the generation and try again.",
             provider=provider,
         )
     return found
@@ -181,7 +185,9 @@ async def create_provider(tx: Tx, *, provider: str, name: str, parent: str | Non
     if parent is not None:
         above = await _LOCK.first(tx, id=parent)
         if above is None:
-            raise BadRequest(f"parent provider UUID provided does not exist: {parent}", field="parent_provider_uuid")
+            raise BadRequest(
+                f"parent provider UUID provided does not exist: {parent}", field="parent_provider_uuid"
+            )
         root = above.root_id
     try:
         async with tx.savepoint():
@@ -224,7 +230,9 @@ async def _moved_root(tx: Tx, found: Provider, parent: str | None, *, reparent: 
         return found.id
     above = await _LOCK.first(tx, id=parent)
     if above is None:
-        raise BadRequest(f"parent provider UUID provided does not exist: {parent}", field="parent_provider_uuid")
+        raise BadRequest(
+            f"parent provider UUID provided does not exist: {parent}", field="parent_provider_uuid"
+        )
     if parent in {row[0] for row in await _SUBTREE.all(tx, provider=found.id)}:
         raise BadRequest(
             f"creating loop in the provider tree is not allowed: {parent} is below {found.id} or the provider itself.",
@@ -241,7 +249,9 @@ async def delete_provider(tx: Tx, provider: str) -> None:
             f"Unable to delete parent resource provider {provider}: It has child resource providers."
         )
     if await _HAS_ALLOCATIONS.scalar(tx, id=provider):
-        raise ProviderInUse(f"Unable to delete resource provider {provider}: Resource provider has allocations.")
+        raise ProviderInUse(
+            f"Unable to delete resource provider {provider}: Resource provider has allocations."
+        )
     await _DELETE.run(tx, id=provider)
     await log_providers(tx, [provider])
 
@@ -339,8 +349,6 @@ async def set_aggregates(
         return await bump(tx, provider)
     await log_providers(tx, [provider])
     return found.generation
-
-
 
 
 async def show_provider(tx: Tx, provider: str) -> Provider:

@@ -31,7 +31,9 @@ PROVIDERS: Statement[Provider] = Statement(
         sa.or_(
             text_param("tree").is_(None),
             resource_providers.c.root_id
-            == sa.select(resource_providers.c.root_id).where(resource_providers.c.id == text_param("tree")).scalar_subquery(),
+            == sa.select(resource_providers.c.root_id)
+            .where(resource_providers.c.id == text_param("tree"))
+            .scalar_subquery(),
         ),
     )
     .order_by(resource_providers.c.created_at, resource_providers.c.id),
@@ -141,16 +143,24 @@ def _whole() -> sa.Select[Any]:
         p.c.generation,
         p.c.parent_id,
         p.c.root_id,
-        sa.select(sa.func.array_agg(pt.c.trait)).where(pt.c.provider_id == p.c.id).scalar_subquery().label("traits"),
+        sa.select(sa.func.array_agg(pt.c.trait))
+        .where(pt.c.provider_id == p.c.id)
+        .scalar_subquery()
+        .label("traits"),
         sa.select(sa.func.array_agg(pa.c.aggregate_id))
         .where(pa.c.provider_id == p.c.id)
         .scalar_subquery()
         .label("aggregates"),
-        sa.select(sa.func.jsonb_agg(figures)).where(i.c.provider_id == p.c.id).scalar_subquery().label("inventories"),
+        sa.select(sa.func.jsonb_agg(figures))
+        .where(i.c.provider_id == p.c.id)
+        .scalar_subquery()
+        .label("inventories"),
     )
 
 
-EVERYTHING: Statement[Held] = Statement(_whole().order_by(resource_providers.c.created_at, resource_providers.c.id), row=Held)
+EVERYTHING: Statement[Held] = Statement(
+    _whole().order_by(resource_providers.c.created_at, resource_providers.c.id), row=Held
+)
 THESE: Statement[Held] = Statement(
     _whole().where(resource_providers.c.id == sa.any_(sa.bindparam("ids", type_=ARRAY(sa.Text)))), row=Held
 )

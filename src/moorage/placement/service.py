@@ -37,7 +37,7 @@ class PlacementService:
         """Load the index."""
         await self.follower.catch_up()
 
-    def hosts(self, states: HostStates, request: Request) -> Alignment:
+    def align(self, states: HostStates) -> Alignment:
         """Match the caller's hosts with providers; cheap while neither side changes its shape."""
         columns = self.index.columns
         known = self._alignment
@@ -47,7 +47,7 @@ class PlacementService:
 
     def plan(self, request: Request, states: HostStates, seed: int) -> Plan:
         """Decide where a request may go, from what this process knows now. No I/O."""
-        return plan(request, host_table(self.hosts(states, request), request), seed)
+        return plan(request, host_table(self.align(states), request), seed)
 
     async def plan_surely(self, request: Request, states: HostStates, seed: int) -> Plan:
         """Decide as `plan`; when no host is found, catch up with the ledger and decide again."""

@@ -58,7 +58,10 @@ inventories = sa.Table(
     sa.Column("allocation_ratio", sa.Double, nullable=False, server_default="1.0"),
     sa.Column("used", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column(
-        "version", sa.BigInteger, nullable=False, server_default=sa.text("nextval('placement_inventory_version')")
+        "version",
+        sa.BigInteger,
+        nullable=False,
+        server_default=sa.text("nextval('placement_inventory_version')"),
     ),
     created_at(),
     updated_at(),

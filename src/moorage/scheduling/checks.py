@@ -64,7 +64,7 @@ class RequestedHostCheck(msgspec.Struct, frozen=True):
             found[hosts.names.index(self.host)] = True
         return found
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
+    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
         """Name the host that was asked for."""
         return Finding(reason="not_requested", short="not the requested host", subject=self.host)
 
@@ -99,7 +99,7 @@ class UpCheck(msgspec.Struct, frozen=True):
         """Return the hosts that are up."""
         return hosts.up
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
+    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
         """Say that the host is down."""
         return Finding(reason="down", short="down")
 
@@ -128,7 +128,7 @@ class ZoneCheck(msgspec.Struct, frozen=True):
         """Return the hosts of the zone."""
         return hosts.mask(hosts.zone_masks, self.zone)
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
+    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
         """Name the zone."""
         return Finding(reason="other_zone", short=f"not in zone {self.zone}", subject=self.zone)
 
@@ -143,7 +143,7 @@ class PhysicalNetworkCheck(msgspec.Struct, frozen=True):
         """Return the hosts that the network reaches."""
         return hosts.mask(hosts.physical_networks, self.network)
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
+    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
         """Name the physical network."""
         return Finding(
             reason="unreachable_network",
@@ -164,7 +164,7 @@ class TraitCheck(msgspec.Struct, frozen=True):
         having = hosts.mask(hosts.traits, self.trait)
         return ~having if self.forbidden else having
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
+    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
         """Name the trait."""
         reason, word = ("forbidden_trait", "with") if self.forbidden else ("missing_trait", "without")
         return Finding(reason=reason, short=f"{word} trait {self.trait}", subject=self.trait)

@@ -60,7 +60,9 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
         request = msgspec.structs.replace(
             self.request,
             excluded={alias(host): "refused" for host in self.request.excluded},
-            requested_host=None if self.request.requested_host is None else alias(self.request.requested_host),
+            requested_host=None
+            if self.request.requested_host is None
+            else alias(self.request.requested_host),
         )
         return PlanRecord(
             request=request,

@@ -39,7 +39,9 @@ async def set_aggregates(call: PlacementCall) -> Reply:
     guarded = call.version >= (1, 19)
     names: list[str] = call.body.aggregates if guarded else call.body
     if len(set(names)) < len(names):
-        raise BadRequest("Aggregates must not be repeated: the list has non-unique elements.", field="aggregates")
+        raise BadRequest(
+            "Aggregates must not be repeated: the list has non-unique elements.", field="aggregates"
+        )
     async with call.app.database.transaction() as tx:
         generation = await providers.set_aggregates(
             tx,

@@ -36,7 +36,9 @@ def _render(call: PlacementCall, candidate: Candidate) -> dict[str, Any]:
             ]
         }
     body: dict[str, Any] = {
-        "allocations": {provider: {"resources": amounts} for provider, amounts in candidate.allocations.items()}
+        "allocations": {
+            provider: {"resources": amounts} for provider, amounts in candidate.allocations.items()
+        }
     }
     if call.version >= (1, 34):
         body["mappings"] = candidate.mappings

@@ -17,7 +17,12 @@ from moorage.placement import providers
 from moorage.placement.http.common import Amount, ClassName, Id, PlacementCall, Uuid, check_uuid, reply
 from moorage.placement.model import Allocations, ConsumerWrite
 from moorage.placement.names import RESOURCE_CLASSES
-from moorage.placement.reads import ALLOCATIONS_OF_CONSUMER, ALLOCATIONS_OF_PROVIDER, CONSUMER, CONSUMERS_BY_ID
+from moorage.placement.reads import (
+    ALLOCATIONS_OF_CONSUMER,
+    ALLOCATIONS_OF_PROVIDER,
+    CONSUMER,
+    CONSUMERS_BY_ID,
+)
 from moorage.store.database import Tx
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -133,7 +138,12 @@ async def show_allocations(call: PlacementCall) -> Reply:
         entry["resources"][row.resource_class] = row.used
     body: dict[str, Any] = {"allocations": held}
     if held and consumer is not None:
-        since = {"project_id": (1, 12), "user_id": (1, 12), "consumer_generation": (1, 28), "consumer_type": (1, 38)}
+        since = {
+            "project_id": (1, 12),
+            "user_id": (1, 12),
+            "consumer_generation": (1, 28),
+            "consumer_type": (1, 38),
+        }
         facts = {
             "project_id": consumer.project_id,
             "user_id": consumer.user_id,
@@ -156,7 +166,9 @@ async def put_allocations(call: PlacementCall) -> Reply:
 async def post_allocations(call: PlacementCall) -> Reply:
     """Replace what several consumers hold, all or none."""
     if not call.body:
-        raise BadRequest("At least one consumer is needed: the body does not have enough properties.", field="body")
+        raise BadRequest(
+            "At least one consumer is needed: the body does not have enough properties.", field="body"
+        )
     writes = [to_write(consumer, body) for consumer, body in call.body.items()]
     async with call.app.database.transaction() as tx:
         await check_classes(tx, writes)

@@ -97,6 +97,8 @@ def check_uuid(text: str, field: str) -> str:
     """Return the text when it is a UUID, else refuse the field."""
     if not is_uuid(text):
         raise BadRequest(
-            f"Expected '{field}' parameter to be a uuid, got: {text}", field=field, code="placement.query.bad_value"
+            f"Expected '{field}' parameter to be a uuid, got: {text}",
+            field=field,
+            code="placement.query.bad_value",
         )
     return text

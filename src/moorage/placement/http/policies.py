@@ -9,7 +9,10 @@ DEFAULTS: dict[str, str] = {
         f"placement:resource_providers:{verb}": _WRITE
         for verb in ("list", "create", "show", "update", "delete")
     },
-    **{f"placement:resource_classes:{verb}": _WRITE for verb in ("list", "create", "show", "update", "delete")},
+    **{
+        f"placement:resource_classes:{verb}": _WRITE
+        for verb in ("list", "create", "show", "update", "delete")
+    },
     **{
         f"placement:resource_providers:inventories:{verb}": _WRITE
         for verb in ("list", "create", "show", "update", "delete")

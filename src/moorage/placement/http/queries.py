@@ -118,7 +118,9 @@ def parse_member_of(values: list[str], field: str, *, repeat: bool, forbid: bool
     for text in values:
         negative = text.startswith("!")
         if negative and not forbid:
-            raise _bad("Forbidden member_of parameters are not supported in the specified microversion.", field)
+            raise _bad(
+                "Forbidden member_of parameters are not supported in the specified microversion.", field
+            )
         rest = text[1:] if negative else text
         several = rest.startswith("in:")
         names = frozenset(rest[3:].split(",")) if several else frozenset((rest,))
@@ -140,7 +142,7 @@ class ProviderFilter(msgspec.Struct, frozen=True):
 
     async def check_names(self, tx: Tx) -> None:
         """Raise BadRequest for names that do not exist."""
-        await RESOURCE_CLASSES.require(tx, self.resources)
+        await RESOURCE_CLASSES.require(tx, self.resources, "resources parameter")
         await TRAITS.require(tx, self.traits.names)
 
     def matching(self, columns: Columns) -> set[str]:
@@ -193,7 +195,8 @@ class CandidatesRequest(msgspec.Struct, frozen=True):
     async def check_names(self, tx: Tx) -> None:
         """Raise BadRequest for resource classes and traits that do not exist."""
         groups = self.query.groups
-        await RESOURCE_CLASSES.require(tx, {name for group in groups for name in group.resources})
+        classes = {name for group in groups for name in group.resources}
+        await RESOURCE_CLASSES.require(tx, classes, "resources parameter")
         named = {name for group in groups for names in (*group.required, group.forbidden) for name in names}
         await TRAITS.require(tx, named | self.query.root_required | self.query.root_forbidden)
 
@@ -207,7 +210,10 @@ def candidates_request(query: Values, version: Version) -> CandidatesRequest:
     _check_groups(groups, subtrees, version)
     policy = query.get("group_policy", [None])[0]
     if policy not in {None, "none", "isolate"}:
-        raise _bad(f"Invalid query string parameters: group_policy is 'none' or 'isolate'. Got: {policy}", "group_policy")
+        raise _bad(
+            f"Invalid query string parameters: group_policy is 'none' or 'isolate'. Got: {policy}",
+            "group_policy",
+        )
     if policy is None and sum(1 for group in groups if group.suffix) > 1:
         raise _bad(
             'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.',
@@ -228,7 +234,9 @@ def candidates_request(query: Values, version: Version) -> CandidatesRequest:
 
 
 def _grouped(query: Values, version: Version) -> dict[str, dict[str, list[str]]]:
-    single = [key for key in ("limit", "group_policy", "root_required", "same_subtree") if version >= _SINCE[key]]
+    single = [
+        key for key in ("limit", "group_policy", "root_required", "same_subtree") if version >= _SINCE[key]
+    ]
     pattern = _WORDS if version >= (1, 33) else _DIGITS
     found: dict[str, dict[str, list[str]]] = {}
     for key, values in query.items():
@@ -249,7 +257,9 @@ def _group(suffix: str, values: Mapping[str, list[str]], version: Version) -> Re
         check_uuid(tree, f"in_tree{suffix}")
     return RequestGroup(
         suffix=suffix,
-        resources=parse_resources(values["resources"][-1], f"resources{suffix}") if "resources" in values else {},
+        resources=parse_resources(values["resources"][-1], f"resources{suffix}")
+        if "resources" in values
+        else {},
         required=traits.required,
         forbidden=traits.forbidden,
         member_of=aggregates.member_of,
@@ -263,7 +273,9 @@ def _check_groups(
 ) -> None:
     if not any(group.resources for group in groups):
         raise _bad(
-            "At least one group with resources is needed: 'resources' is a required property.", "resources", MISSING
+            "At least one group with resources is needed: 'resources' is a required property.",
+            "resources",
+            MISSING,
         )
     tied = frozenset().union(*subtrees)
     for group in groups:
@@ -281,9 +293,14 @@ def _subtree(text: str, grouped: Mapping[str, object]) -> frozenset[str]:
     suffixes = text.split(",")
     for suffix in suffixes:
         if not suffix:
-            raise _bad(f"Empty string (unsuffixed group) can not be specified in `same_subtree`: {text}", "same_subtree")
+            raise _bad(
+                f"Empty string (unsuffixed group) can not be specified in `same_subtree`: {text}",
+                "same_subtree",
+            )
         if suffix not in grouped:
-            raise _bad(f"Real suffixes should be specified in `same_subtree`: {suffix} is none.", "same_subtree")
+            raise _bad(
+                f"Real suffixes should be specified in `same_subtree`: {suffix} is none.", "same_subtree"
+            )
     return frozenset(suffixes)
 
 
@@ -299,5 +316,7 @@ def _limit(query: Values) -> int | None:
         return None
     text = query["limit"][0]
     if not re.fullmatch(r"[1-9][0-9]*", text):
-        raise _bad(f"Invalid query string parameters: limit '{text}' does not match '^[1-9][0-9]*$'.", "limit")
+        raise _bad(
+            f"Invalid query string parameters: limit '{text}' does not match '^[1-9][0-9]*$'.", "limit"
+        )
     return int(text)

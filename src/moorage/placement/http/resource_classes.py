@@ -71,7 +71,8 @@ async def ensure_class(call: PlacementCall) -> Reply:
 def _check_custom(name: str, kind: str) -> None:
     if not CUSTOM.match(name) or len(name) > MAX_LENGTH:
         raise BadRequest(
-            f"The {kind} {name} does not match CUSTOM_[A-Z0-9_]+ with at most {MAX_LENGTH} characters.", field="name"
+            f"The {kind} {name} does not match CUSTOM_[A-Z0-9_]+ with at most {MAX_LENGTH} characters.",
+            field="name",
         )
 
 

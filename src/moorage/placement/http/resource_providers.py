@@ -34,7 +34,7 @@ class UpdateProvider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class UpdateNestedProvider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: ProviderName
-    parent_provider_uuid: Uuid | None | UnsetType = UNSET
+    parent_provider_uuid: Uuid | UnsetType | None = UNSET
 
 
 async def list_providers(call: PlacementCall) -> Reply:

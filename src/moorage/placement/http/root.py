@@ -7,7 +7,7 @@ from typing import Any
 from moorage.placement.http.common import FIRST, LATEST, PlacementCall
 
 
-async def versions(call: PlacementCall) -> dict[str, Any]:
+async def versions(_call: PlacementCall) -> dict[str, Any]:
     """Answer the version document."""
     return {
         "versions": [

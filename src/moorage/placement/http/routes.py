@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api import Api, Endpoint, VersionScheme, between, since, until
+from moorage.api import Endpoint, VersionScheme, between, since, until
 from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.placement.http import (
@@ -17,6 +17,7 @@ from moorage.placement.http import (
     traits,
     usages,
 )
+from moorage.placement.http.app import PlacementApi
 from moorage.placement.http.common import FIRST, LATEST, Uuid
 from moorage.placement.http.policies import DEFAULTS
 from moorage.placement.service import PlacementService
@@ -128,9 +129,9 @@ def build_api(
     prefix: str = "",
     public_url: str | None = None,
     policy_file: str | None = None,
-) -> Api:
+) -> PlacementApi:
     """Return the Placement API over a service, as an ASGI application."""
-    return Api(
+    return PlacementApi(
         "placement",
         service,
         ENDPOINTS,

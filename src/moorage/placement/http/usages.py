@@ -39,11 +39,15 @@ async def project_usages(call: PlacementCall) -> Reply:
 def _parse(call: PlacementCall) -> tuple[str, str | None, str | None]:
     allowed = ["project_id", "user_id", *(["consumer_type"] if call.version >= (1, 38) else [])]
     only_keys(call.query, allowed)
-    values: dict[str, str | None] = {key: call.query[key][0] if key in call.query else None for key in allowed}
+    values: dict[str, str | None] = {
+        key: call.query[key][0] if key in call.query else None for key in allowed
+    }
     project = values["project_id"]
     if project is None:
         raise BadRequest(
-            "'project_id' is a required property of the query.", field="project_id", code="placement.query.missing_value"
+            "'project_id' is a required property of the query.",
+            field="project_id",
+            code="placement.query.missing_value",
         )
     for key, value in values.items():
         if value is not None and not 1 <= len(value) <= 255:
