@@ -52,7 +52,7 @@ async def database_url(postgres: EmbeddedPostgres, template: str) -> AsyncIterat
     name = f"test_{os.getpid()}_{next(_numbers)}"
     admin = await asyncpg.connect(postgres.url())
     try:
-        await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         yield postgres.url(name)
         await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
     finally:

