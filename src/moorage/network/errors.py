@@ -282,7 +282,7 @@ class OverQuota(errors.OverQuota):
     code = "network.over_quota"
 
 
-class RevisionNumberConstraintFailed(MoorageError):  # noqa: N818  the name is Neutron's
+class RevisionNumberConstraintFailed(MoorageError):
     """If-Match named another revision than the resource has."""
 
     status = 412

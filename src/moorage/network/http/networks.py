@@ -1,0 +1,79 @@
+"""/v2.0/networks."""
+
+from typing import Any
+
+import msgspec
+
+from moorage.api import Reply
+from moorage.network.http import bodies, views
+from moorage.network.http.common import (
+    Face,
+    NetworkCall,
+    check_attributes,
+    fields_of,
+    items_of,
+    list_query,
+    project_of,
+    revision_of,
+    seen_by,
+    target_of,
+)
+from moorage.network.networks import NetworkSpec
+from moorage.network.segmentation import SegmentSpec
+
+FACE = Face(
+    "network",
+    "networks",
+    views.network,
+    hidden=("provider:network_type", "provider:physical_network", "provider:segmentation_id"),
+)
+_PROVIDER = ("network_type", "physical_network", "segmentation_id")
+
+
+def _spec(item: bodies.NewNetwork) -> NetworkSpec:
+    values = fields_of(item, "project_id", "tenant_id", "availability_zone_hints", *_PROVIDER)
+    segment = {name: value for name in _PROVIDER if (value := getattr(item, name)) is not msgspec.UNSET}
+    return NetworkSpec(segment=SegmentSpec(**segment), **values)
+
+
+async def index(call: NetworkCall) -> Reply:
+    asked = list_query(call)
+    async with call.app.database.read() as tx:
+        rows = await call.app.service.networks.page(tx, asked, project_id=seen_by(call))
+    return FACE.page(call, rows, asked)
+
+
+async def create(call: NetworkCall) -> Reply:
+    items, bulk = items_of(call.body.network, call.body.networks, "network")
+    made = []
+    async with call.app.database.transaction() as tx:
+        for item in items:
+            project_id = await project_of(call, item, "create_network")
+            await check_attributes(call, "create_network", item, {"project_id": project_id})
+            made.append(await call.app.service.networks.create(tx, project_id=project_id, spec=_spec(item)))
+    return FACE.created(call, made, bulk=bulk)
+
+
+async def show(call: NetworkCall) -> Reply:
+    async with call.app.database.read() as tx:
+        row = await call.app.service.networks.show(tx, call.path["id"], project_id=seen_by(call))
+    return FACE.show(call, row)
+
+
+async def update(call: NetworkCall) -> Reply:
+    values: dict[str, Any] = {
+        k: v for k, v in fields_of(call.body.network).items() if k != "mtu" or v is not None
+    }
+    async with call.app.database.transaction() as tx:
+        row = await call.app.service.networks.show(tx, call.path["id"], project_id=seen_by(call))
+        await call.authorize("update_network", target_of(row))
+        await check_attributes(call, "update_network", call.body.network, target_of(row))
+        row = await call.app.service.networks.update(tx, row, values, revision_of(call))
+    return FACE.show(call, row)
+
+
+async def delete(call: NetworkCall) -> None:
+    async with call.app.database.transaction() as tx:
+        row = await call.app.service.networks.show(tx, call.path["id"], project_id=seen_by(call))
+        await call.authorize("delete_network", target_of(row))
+        await call.app.service.networks.delete(tx, row)

@@ -1,0 +1,86 @@
+"""The table of the Networking API."""
+
+from typing import Any
+
+from moorage.api import Api, Endpoint
+from moorage.api.auth import Authenticator
+from moorage.api.policy import Policies
+from moorage.network.http import bodies as b
+from moorage.network.http import discovery, networks, ports, quotas, security_groups, subnets, tags
+from moorage.network.http.common import NetworkApp
+from moorage.network.http.policies import DEFAULTS
+
+
+def _tags(plural: str, name: str) -> tuple[Endpoint, ...]:
+    rows = []
+    for (method, rest), handler in tags.handlers(plural).items():
+        policy = f"get_{name}" if method == "GET" else f"update_{name}"
+        status = 204 if method == "DELETE" or (method == "GET" and rest) else 201 if rest else 200
+        body = b.Tags if (method, rest) == ("PUT", "") else None
+        path = f"/v2.0/{plural}/{{id}}/tags{rest}"
+        rows.append(Endpoint(method, path, handler, policy, body=body, status=status))
+    return tuple(rows)
+
+
+# fmt: off
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET",    "/",                               discovery.versions),
+    Endpoint("GET",    "/v2.0",                           discovery.resources),
+    Endpoint("GET",    "/v2.0/extensions",                discovery.extensions,          "get_extension"),
+    Endpoint("GET",    "/v2.0/extensions/{id}",           discovery.extension,           "get_extension"),
+    Endpoint("GET",    "/v2.0/agents",                    discovery.agents,              "get_agent"),
+    Endpoint("GET",    "/v2.0/agents/{id}",               discovery.agent,               "get_agent"),
+
+    Endpoint("GET",    "/v2.0/networks",                  networks.index,                "get_network"),
+    Endpoint("POST",   "/v2.0/networks",                  networks.create,               "create_network", body=b.CreateNetwork, status=201),
+    Endpoint("GET",    "/v2.0/networks/{id}",             networks.show,                 "get_network"),
+    Endpoint("PUT",    "/v2.0/networks/{id}",             networks.update,               "update_network", body=b.UpdateNetwork),
+    Endpoint("DELETE", "/v2.0/networks/{id}",             networks.delete,               "delete_network", status=204),
+
+    Endpoint("GET",    "/v2.0/subnets",                   subnets.index,                 "get_subnet"),
+    Endpoint("POST",   "/v2.0/subnets",                   subnets.create,                "create_subnet", body=b.CreateSubnet, status=201),
+    Endpoint("GET",    "/v2.0/subnets/{id}",              subnets.show,                  "get_subnet"),
+    Endpoint("PUT",    "/v2.0/subnets/{id}",              subnets.update,                "update_subnet", body=b.UpdateSubnet),
+    Endpoint("DELETE", "/v2.0/subnets/{id}",              subnets.delete,                "delete_subnet", status=204),
+
+    Endpoint("GET",    "/v2.0/ports",                     ports.index,                   "get_port"),
+    Endpoint("POST",   "/v2.0/ports",                     ports.create,                  "create_port", body=b.CreatePort, status=201),
+    Endpoint("GET",    "/v2.0/ports/{id}",                ports.show,                    "get_port"),
+    Endpoint("PUT",    "/v2.0/ports/{id}",                ports.update,                  "update_port", body=b.UpdatePort),
+    Endpoint("DELETE", "/v2.0/ports/{id}",                ports.delete,                  "delete_port", status=204),
+
+    Endpoint("GET",    "/v2.0/security-groups",           security_groups.index,         "get_security_group"),
+    Endpoint("POST",   "/v2.0/security-groups",           security_groups.create,        "create_security_group", body=b.CreateGroup, status=201),
+    Endpoint("GET",    "/v2.0/security-groups/{id}",      security_groups.show,          "get_security_group"),
+    Endpoint("PUT",    "/v2.0/security-groups/{id}",      security_groups.update,        "update_security_group", body=b.UpdateGroup),
+    Endpoint("DELETE", "/v2.0/security-groups/{id}",      security_groups.delete,        "delete_security_group", status=204),
+
+    Endpoint("GET",    "/v2.0/security-group-rules",      security_groups.rule_index,    "get_security_group_rule"),
+    Endpoint("POST",   "/v2.0/security-group-rules",      security_groups.create_rules,  "create_security_group_rule", body=b.CreateRule, status=201),
+    Endpoint("GET",    "/v2.0/security-group-rules/{id}", security_groups.show_rule,     "get_security_group_rule"),
+    Endpoint("DELETE", "/v2.0/security-group-rules/{id}", security_groups.delete_rule,   "delete_security_group_rule", status=204),
+
+    Endpoint("GET",    "/v2.0/quotas",                    quotas.index,                  "get_quota"),
+    Endpoint("GET",    "/v2.0/quotas/{id}",               quotas.show,                   "get_quota"),
+    Endpoint("GET",    "/v2.0/quotas/{id}/default",       quotas.defaults,               "get_quota"),
+    Endpoint("GET",    "/v2.0/quotas/{id}/details",       quotas.details,                "get_quota"),
+    Endpoint("GET",    "/v2.0/quotas/{id}/details.json",  quotas.details,                "get_quota"),
+    Endpoint("PUT",    "/v2.0/quotas/{id}",               quotas.update,                 "update_quota", body=b.UpdateQuota),
+    Endpoint("DELETE", "/v2.0/quotas/{id}",               quotas.delete,                 "delete_quota", status=204),
+
+    *_tags("networks", "network"),
+    *_tags("subnets", "subnet"),
+    *_tags("ports", "port"),
+    *_tags("security-groups", "security_group"),
+)
+# fmt: on
+
+
+def network_api(
+    app: NetworkApp, authenticate: Authenticator, *, policy_file: str | None = None, **more: Any
+) -> Api:
+    """The Networking API over a service; ``more`` goes to the Api (prefix, public_url)."""
+    policies = Policies(DEFAULTS, policy_file)
+    return Api(
+        "network", app, ENDPOINTS, "network", None, policies=policies, authenticate=authenticate, **more
+    )
