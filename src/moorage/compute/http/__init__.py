@@ -1,0 +1,1 @@
+"""The compute API: Nova's, microversions 2.1 to 2.96."""

@@ -1,0 +1,131 @@
+"""/os-keypairs."""
+
+import asyncio
+import re
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from moorage.api.call import Reply
+from moorage.api.paging import next_link
+from moorage.compute import keypairs, quotas
+from moorage.compute.errors import InvalidField, KeyGenerationGone
+from moorage.compute.http import values
+from moorage.compute.http.values import Body, ComputeCall
+from moorage.compute.model import Keypair
+
+_OLD_NAME = re.compile(r"[_\- a-zA-Z0-9]{1,255}\Z")
+_NAME = re.compile(r"[_\-@. a-zA-Z0-9]{1,255}\Z")
+_RULE = "os_compute_api:os-keypairs:"
+
+
+class NewKeypair(Body, frozen=True):
+    name: str
+    public_key: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    user_id: str | UnsetType = UNSET
+
+
+class CreateBody(Body, frozen=True):
+    keypair: NewKeypair
+
+
+async def _user(call: ComputeCall, verb: str, asked: str | None) -> str:
+    """Whose keypairs are meant: from 2.10 on an administrator may name another user."""
+    own = call.context.user_id or ""
+    user = asked if asked and call.version >= (2, 10) else own
+    await call.authorize(_RULE + verb, {"user_id": user, "project_id": call.context.project_id})
+    return user
+
+
+def _query_names(*, paged: bool) -> tuple[str, ...]:
+    return ("user_id", "limit", "marker") if paged else ("user_id",)
+
+
+async def index(call: ComputeCall) -> dict[str, Any]:
+    """GET /os-keypairs; pages from 2.35 on."""
+    values.strict_query(call, _query_names(paged=True))
+    user = await _user(call, "index", values.last(call, "user_id"))
+    paged = call.version >= (2, 35)
+    limit = values.page_limit(call) if paged else None
+    async with call.app.database.read() as tx:
+        found = await keypairs.list_(
+            tx, user, limit=limit, marker=values.last(call, "marker") if paged else None
+        )
+    answer: dict[str, Any] = {"keypairs": [{"keypair": _brief(call, k)} for k in found]}
+    if limit is not None and found and len(found) == limit:
+        answer["keypairs_links"] = [next_link(call.url("/os-keypairs"), call.query, found[-1].name)]
+    return answer
+
+
+async def show(call: ComputeCall) -> dict[str, Any]:
+    """GET /os-keypairs/{name}."""
+    values.strict_query(call, _query_names(paged=False))
+    user = await _user(call, "show", values.last(call, "user_id"))
+    async with call.app.database.read() as tx:
+        key = await keypairs.get(tx, user, call.path["name"])
+    whole = {
+        "id": key.id,
+        "user_id": key.user_id,
+        "created_at": values.time_without_zone(key.created_at),
+        "deleted": False,
+        "deleted_at": None,
+        "updated_at": None,
+    }
+    return {"keypair": {**_brief(call, key), **whole}}
+
+
+async def create(call: ComputeCall) -> Reply:
+    """POST /os-keypairs: import, and below 2.92 generation too."""
+    given: NewKeypair = call.body.keypair
+    _check(call, given)
+    user = await _user(call, "create", values.given(given.user_id))
+    kind = values.given(given.type, "ssh")
+    made = await _material(call, given, kind)
+    async with call.app.database.transaction() as tx:
+        limits = await quotas.limits(tx, call.app.limits, call.context.project_id)
+        key = await keypairs.create(tx, user, given.name, kind, made[0], limit=limits["key_pairs"])
+    view = {**_brief(call, key), "user_id": key.user_id}
+    if made[1] is not None:
+        view["private_key"] = made[1]
+    return Reply({"keypair": view}, status=201 if call.version >= (2, 2) else 200)
+
+
+def _check(call: ComputeCall, given: NewKeypair) -> None:
+    values.refuse_newer(given, call.version, {"type": (2, 2), "user_id": (2, 10)}, "keypair")
+    values.name(given.name, "keypair.name")
+    if not (_NAME if call.version >= (2, 92) else _OLD_NAME).match(given.name):
+        raise InvalidField(
+            "Keypair name contains unsafe characters: letters, digits, blanks, '_' and '-' are allowed, and '@' and "
+            "'.' from 2.92 on.",
+            field="keypair.name",
+        )
+    if given.type not in (UNSET, "ssh", "x509"):
+        raise InvalidField("keypair.type is ssh or x509.", field="keypair.type")
+
+
+async def _material(call: ComputeCall, given: NewKeypair, kind: str) -> tuple[str, str | None]:
+    if given.public_key is not UNSET:
+        return given.public_key, None
+    if call.version >= (2, 92):
+        raise KeyGenerationGone(
+            "keypair.public_key is required: keys are not generated since 2.92.", field="keypair.public_key"
+        )
+    if kind != "ssh":
+        raise InvalidField("Only ssh keys are generated: import an x509 certificate.", field="keypair.type")
+    made = await asyncio.to_thread(keypairs.generate, given.name)
+    return made.public_key, made.private_key
+
+
+async def delete(call: ComputeCall) -> Reply:
+    """DELETE /os-keypairs/{name}."""
+    values.strict_query(call, _query_names(paged=False))
+    user = await _user(call, "delete", values.last(call, "user_id"))
+    async with call.app.database.transaction() as tx:
+        await keypairs.delete(tx, user, call.path["name"])
+    return Reply(status=204 if call.version >= (2, 2) else 202)
+
+
+def _brief(call: ComputeCall, key: Keypair) -> dict[str, Any]:
+    view: dict[str, Any] = {"name": key.name, "public_key": key.public_key, "fingerprint": key.fingerprint}
+    return {**view, "type": key.type} if call.version >= (2, 2) else view

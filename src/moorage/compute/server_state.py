@@ -1,0 +1,203 @@
+"""The moves of a server's states. Each is one conditional statement: two requests cannot both begin something.
+
+Operations call these; nobody else writes vm_state, task_state, power_state, host or fault.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from moorage.compute.errors import ServerLocked, ServerNotFound, ServerWrongState
+from moorage.compute.model import Server
+from moorage.compute.states import Power, Task, Vm
+from moorage.compute.tables import quota_usages, servers
+from moorage.core.clock import iso, utcnow
+from moorage.store.database import Tx
+from moorage.store.schema import Json
+from moorage.store.statement import Statement, text_param, texts_param
+
+_here = servers.c.id == text_param("id")
+_live = sa.and_(_here, servers.c.deleted_at.is_(None))
+_kept = servers.c.task_state.is_distinct_from(Task.DELETING)
+
+
+def _update(condition: Any, **values: Any) -> Statement[Server]:
+    return Statement(
+        sa.update(servers).where(condition).values(**values, updated_at=sa.func.now()).returning(servers),
+        row=Server,
+    )
+
+
+_BEGIN = _update(
+    sa.and_(
+        _live,
+        servers.c.vm_state == sa.any_(texts_param("vm_states")),
+        sa.or_(servers.c.task_state.is_(None), servers.c.task_state == sa.any_(texts_param("task_states"))),
+    ),
+    task_state=text_param("task_state"),
+)
+_BEGIN_DELETE = _update(sa.and_(_live, _kept), task_state=Task.DELETING, progress=0)
+_TASK = _update(sa.and_(_live, _kept), task_state=text_param("task_state"))
+_PLACED = _update(
+    sa.and_(_live, _kept),
+    host=text_param("host"),
+    availability_zone=text_param("zone"),
+    task_state=text_param("task_state"),
+)
+_UNPLACED = _update(_live, host=None, availability_zone=None)
+_RUNNING = _update(
+    sa.and_(_live, _kept),
+    vm_state=Vm.ACTIVE,
+    task_state=None,
+    power_state=int(Power.RUNNING),
+    progress=0,
+    fault=None,
+    launched_at=sa.func.coalesce(servers.c.launched_at, sa.func.now()),
+)
+_STOPPED = _update(
+    sa.and_(_live, _kept), vm_state=Vm.STOPPED, task_state=None, power_state=int(Power.SHUTDOWN), fault=None
+)
+_FAILED = _update(
+    _live,
+    vm_state=Vm.ERROR,
+    task_state=None,
+    power_state=sa.case((sa.bindparam("unplace", type_=sa.Boolean), 0), else_=servers.c.power_state),
+    host=sa.case((sa.bindparam("unplace", type_=sa.Boolean), sa.null()), else_=servers.c.host),
+    fault=sa.bindparam("fault", type_=Json),
+)
+_TASK_FAILED = _update(_live, task_state=None, fault=sa.bindparam("fault", type_=Json))
+_RESET = _update(_live, vm_state=text_param("vm_state"), task_state=None)
+_POWER = _update(sa.and_(_live, _kept), power_state=sa.bindparam("power_state", type_=sa.Integer))
+
+# The row is marked and the quota given back by one statement: a repeated call finds nothing to mark.
+_gone = (
+    sa.update(servers)
+    .where(_live)
+    .values(
+        vm_state=Vm.DELETED,
+        task_state=None,
+        power_state=0,
+        host=servers.c.host,
+        terminated_at=sa.func.now(),
+        deleted_at=sa.func.now(),
+        updated_at=sa.func.now(),
+    )
+    .returning(servers.c.project_id, servers.c.vcpus, servers.c.memory_mb)
+    .cte("gone")
+)
+_DELETED = Statement(
+    sa.update(quota_usages)
+    .where(quota_usages.c.project_id == _gone.c.project_id)
+    .values(
+        instances=quota_usages.c.instances - 1,
+        cores=quota_usages.c.cores - _gone.c.vcpus,
+        ram=quota_usages.c.ram - _gone.c.memory_mb,
+    )
+)
+_GET = Statement(sa.select(servers).where(_here), row=Server)
+
+
+def fault(message: str, *, code: int = 500, details: str = "", at: datetime | None = None) -> dict[str, Any]:
+    """What the API shows of a failure. ``details`` are for administrators."""
+    return {"code": code, "message": message[:255], "details": details, "created": iso(at or utcnow())}
+
+
+def check_lock(server: Server, *, by_admin: bool) -> None:
+    """Raise ServerLocked where the server is locked and the caller is no administrator."""
+    if server.locked and not by_admin:
+        raise ServerLocked(f"Instance {server.id} is locked")
+
+
+async def begin_task(
+    tx: Tx,
+    server: Server,
+    task_state: str,
+    *,
+    action: str,
+    vm_states: Sequence[str],
+    task_states: Sequence[str] = (),
+) -> Server:
+    """Take the server for ``action``: from one of ``vm_states``, idle or in one of ``task_states``.
+
+    Raises ServerWrongState where it is in another state by now, ServerNotFound where it is gone.
+    """
+    found = await _BEGIN.first(
+        tx, id=server.id, task_state=task_state, vm_states=list(vm_states), task_states=list(task_states)
+    )
+    if found is not None:
+        return found
+    now = await _GET.first(tx, id=server.id)
+    if now is None or now.deleted_at is not None:
+        raise ServerNotFound(f"Instance {server.id} could not be found.")
+    name, value = (
+        ("vm_state", now.vm_state) if now.vm_state not in vm_states else ("task_state", now.task_state)
+    )
+    raise ServerWrongState(
+        f"Cannot '{action}' instance {server.id} while it is in {name} {value}",
+        vm_state=now.vm_state,
+        task_state=now.task_state,
+    )
+
+
+async def begin_delete(tx: Tx, server: Server) -> Server | None:
+    """Mark it as being deleted; None where it already was, or is gone."""
+    return await _BEGIN_DELETE.first(tx, id=server.id)
+
+
+async def get(tx: Tx, server_id: str) -> Server | None:
+    """The row as it is, deleted or not."""
+    return await _GET.first(tx, id=server_id)
+
+
+async def set_task(tx: Tx, server_id: str, task_state: str | None) -> Server | None:
+    """The next task of a running operation; None (and no change) where the server is being deleted."""
+    return await _TASK.first(tx, id=server_id, task_state=task_state)
+
+
+async def placed(
+    tx: Tx, server_id: str, *, host: str, zone: str, task_state: str | None = Task.SPAWNING
+) -> Server | None:
+    """A host is chosen; None where the server is being deleted."""
+    return await _PLACED.first(tx, id=server_id, host=host, zone=zone, task_state=task_state)
+
+
+async def unplaced(tx: Tx, server_id: str) -> Server | None:
+    """The host is given up; undo of ``placed``."""
+    return await _UNPLACED.first(tx, id=server_id)
+
+
+async def running(tx: Tx, server_id: str) -> Server | None:
+    """ACTIVE and idle; the first time sets launched_at. None where the server is being deleted."""
+    return await _RUNNING.first(tx, id=server_id)
+
+
+async def stopped(tx: Tx, server_id: str) -> Server | None:
+    """SHUTOFF and idle; None where the server is being deleted."""
+    return await _STOPPED.first(tx, id=server_id)
+
+
+async def failed(tx: Tx, server_id: str, why: dict[str, Any], *, unplace: bool = False) -> Server | None:
+    """ERROR with a fault (see ``fault``); ``unplace`` forgets the host too: nothing of the server is left there."""
+    return await _FAILED.first(tx, id=server_id, fault=why, unplace=unplace)
+
+
+async def task_failed(tx: Tx, server_id: str, why: dict[str, Any]) -> Server | None:
+    """The task is over without effect: the state stays, the fault is kept."""
+    return await _TASK_FAILED.first(tx, id=server_id, fault=why)
+
+
+async def set_power(tx: Tx, server_id: str, power: Power) -> Server | None:
+    """What the hypervisor says, without a change of state."""
+    return await _POWER.first(tx, id=server_id, power_state=int(power))
+
+
+async def deleted(tx: Tx, server_id: str) -> bool:
+    """DELETED, and its quota given back; False where it already was."""
+    return await _DELETED.run(tx, id=server_id) > 0
+
+
+async def reset(tx: Tx, server_id: str, *, active: bool) -> Server | None:
+    """An administrator's word: ACTIVE or ERROR, and idle."""
+    return await _RESET.first(tx, id=server_id, vm_state=Vm.ACTIVE if active else Vm.ERROR)
