@@ -7,6 +7,7 @@ They start at the same time: Glance needs Keystone only when it is asked somethi
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,8 @@ class UpstreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to run Keystone and Glance.
 
     ``addresses`` is the catalogue; its identity and image entries are set from the ports here. ``postgres_url`` names
-    any database of the server, by an account that may create databases. ``plan`` replaces the usual accounts.
+    any database of the server, by an account that may create databases; the two named databases are made there.
+    ``plan`` replaces the usual accounts and catalogue.
     """
 
     venv: Path
@@ -34,6 +36,8 @@ class UpstreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     identity_port: int = 5000
     image_port: int = 9292
+    identity_database: str = "keystone"
+    image_database: str = "glance"
     addresses: Addresses = Addresses()
     region: str = "RegionOne"
     password_hash_rounds: int = 10
@@ -55,6 +59,8 @@ class Upstreams:
         self.plan = settings.plan or bootstrap.cloud_plan(addresses, settings.region)
         users = [user.name for user in self.plan.users]
         self.credentials: Credentials = load_or_create(settings.state / "credentials.json", users)
+        self.project_ids: Mapping[str, str] = {}
+        """Ids of the projects by name, once started."""
         self.keystone = Keystone(self._keystone_settings())
         self.glance = Glance(self._glance_settings()) if settings.with_images else None
 
@@ -96,7 +102,9 @@ class Upstreams:
         await self.keystone.prepare()
         renewed = self.keystone.renewed
         await self.keystone.start()
-        await bootstrap.apply(self.auth_url, self.plan, self.credentials, reset_passwords=renewed)
+        self.project_ids = await bootstrap.apply(
+            self.auth_url, self.plan, self.credentials, reset_passwords=renewed
+        )
 
     async def _start_glance(self, glance: Glance) -> None:
         await glance.prepare()
@@ -123,6 +131,7 @@ class Upstreams:
             venv=settings.venv,
             state=settings.state,
             postgres_url=settings.postgres_url,
+            database=settings.identity_database,
             host=settings.host,
             port=settings.identity_port,
             region=settings.region,
@@ -136,6 +145,7 @@ class Upstreams:
             venv=settings.venv,
             state=settings.state,
             postgres_url=settings.postgres_url,
+            database=settings.image_database,
             host=settings.host,
             port=settings.image_port,
             auth_url=f"http://{settings.host}:{settings.identity_port}/v3",

@@ -1,0 +1,158 @@
+"""A real Keystone (and Glance, if asked) for a test session: started once, on free ports, with quick password hashes.
+
+async with identity(postgres.url(), folder) as found:
+    token = await found.token("demo")
+    await found.publish(Addresses(compute=...), region="RegionTwo")   # a catalogue for one cloud under test
+"""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from moorage.children import bootstrap, clouds
+from moorage.children.bootstrap import Addresses, Plan, User
+from moorage.children.services import find_venv
+from moorage.children.upstreams import Upstreams, UpstreamsSettings
+
+USERS = (
+    *bootstrap.USERS,
+    User("demo-reader", "demo", ("reader",)),
+    User("other", "other", ("member",)),
+    User("other-reader", "other", ("reader",)),
+)
+PROJECTS = (*bootstrap.PROJECTS, "other")
+
+
+class Login(msgspec.Struct, frozen=True):
+    """How one user enters its project."""
+
+    username: str
+    password: str
+    project: str
+    project_id: str
+
+
+class Identity:
+    """A running Keystone and what it takes to use it; ``users`` by name: admin, demo, demo-reader, other, ..."""
+
+    def __init__(self, upstreams: Upstreams, users: dict[str, Login]) -> None:
+        self.upstreams = upstreams
+        self.auth_url = upstreams.auth_url
+        self.image_url = upstreams.addresses.image
+        self.users = users
+
+    @property
+    def service_password(self) -> str:
+        """The password of the user ``moorage``, with which a control plane checks tokens."""
+        return self.upstreams.credentials["moorage"]
+
+    async def token(self, user: str) -> str:
+        """A new token of a user, scoped to its project."""
+        login = self.users[user]
+        domain = {"name": "Default"}
+        body = {
+            "auth": {
+                "identity": {
+                    "methods": ["password"],
+                    "password": {
+                        "user": {"name": login.username, "domain": domain, "password": login.password}
+                    },
+                },
+                "scope": {"project": {"name": login.project, "domain": domain}},
+            }
+        }
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{self.auth_url}/auth/tokens", json=body) as answer,
+        ):
+            answer.raise_for_status()
+            return answer.headers["X-Subject-Token"]
+
+    async def publish(self, addresses: Addresses, region: str = "RegionOne") -> None:
+        """Put a cloud's addresses into the catalogue; clouds under test at the same time each take a region."""
+        own = self.upstreams.addresses
+        merged = msgspec.structs.replace(addresses, identity=own.identity, image=own.image)
+        await bootstrap.apply(self.auth_url, plan(merged, region), self.upstreams.credentials)
+
+    def cloud(self, user: str, region: str = "RegionOne") -> dict[str, Any]:
+        """One cloud of a clouds.yaml; also what ``openstack.connect(**cloud)`` takes."""
+        login = self.users[user]
+        return clouds.entry(
+            self.auth_url,
+            username=login.username,
+            password=login.password,
+            project=login.project,
+            region=region,
+        )
+
+    def environ(self, user: str, region: str = "RegionOne") -> dict[str, str]:
+        """The same as OS_* variables, for the `openstack` command."""
+        login = self.users[user]
+        return {
+            "OS_AUTH_URL": self.auth_url,
+            "OS_USERNAME": login.username,
+            "OS_PASSWORD": login.password,
+            "OS_PROJECT_NAME": login.project,
+            "OS_USER_DOMAIN_NAME": "Default",
+            "OS_PROJECT_DOMAIN_NAME": "Default",
+            "OS_REGION_NAME": region,
+            "OS_IDENTITY_API_VERSION": "3",
+        }
+
+
+def plan(addresses: Addresses, region: str = "RegionOne") -> Plan:
+    """The usual plan with the second project and the readers."""
+    usual = bootstrap.cloud_plan(addresses, region)
+    return msgspec.structs.replace(usual, projects=PROJECTS, users=USERS)
+
+
+def settings(postgres_url: str, folder: Path, *, images: bool = True, **changes: Any) -> UpstreamsSettings:
+    """Settings for a test: free ports, quick hashes."""
+    identity_port, image_port = free_ports(2)
+    usual = UpstreamsSettings(
+        venv=find_venv(),
+        state=folder,
+        postgres_url=postgres_url,
+        identity_port=identity_port,
+        image_port=image_port,
+        password_hash_rounds=4,
+        with_images=images,
+        plan=plan(
+            Addresses(identity=f"http://127.0.0.1:{identity_port}/v3", image=f"http://127.0.0.1:{image_port}")
+        ),
+    )
+    return msgspec.structs.replace(usual, **changes)
+
+
+@contextlib.asynccontextmanager
+async def identity(postgres_url: str, folder: Path, *, images: bool = False) -> AsyncIterator[Identity]:
+    """Start Keystone, and Glance if ``images``; stop them at the end."""
+    upstreams = Upstreams(settings(postgres_url, folder, images=images))
+    await upstreams.start()
+    try:
+        users = {
+            user.name: Login(
+                user.name,
+                upstreams.credentials[user.name],
+                user.project,
+                upstreams.project_ids[user.project],
+            )
+            for user in USERS
+        }
+        yield Identity(upstreams, users)
+    finally:
+        await upstreams.stop()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in found:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in found]
