@@ -47,7 +47,9 @@ class World:
             network = await self.service.networks.create(tx, project_id=project_id, spec=spec)
             if cidr:
                 subnet_spec = SubnetSpec(cidr=cidr, ip_version=6 if ":" in cidr else 4, **subnet)
-                await self.service.subnets.create(tx, project_id=project_id, network=network, spec=subnet_spec)
+                await self.service.subnets.create(
+                    tx, project_id=project_id, network=network, spec=subnet_spec
+                )
         return network.id
 
     async def count(self, table: str) -> int:
@@ -63,7 +65,5 @@ async def world(database: Database) -> World:
         plugged.append(port)
 
     mechanisms = [OvnMechanism(nb="unix:/nowhere/nb", sb="unix:/nowhere/sb")]
-    service = NetworkService(
-        SETTINGS, hosts=hosts, mechanisms=mechanisms, on_plugged=on_plugged, seed=1
-    )
+    service = NetworkService(SETTINGS, hosts=hosts, mechanisms=mechanisms, on_plugged=on_plugged, seed=1)
     return World(database, service, plugged)

@@ -17,13 +17,6 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     __strict__: ClassVar[bool] = False
 
 
-class Item(Body, frozen=True, kw_only=True):
-    """What every new resource may say. Times and tags are the service's."""
-
-    project_id: Text = UNSET
-    tenant_id: Text = UNSET
-
-
 class NetworkAttributes(Body, frozen=True, kw_only=True):
     """Attributes that a create and an update share."""
 
@@ -38,9 +31,11 @@ class NetworkAttributes(Body, frozen=True, kw_only=True):
     dns_domain: Text = UNSET
 
 
-class NewNetwork(NetworkAttributes, Item, frozen=True, kw_only=True):
+class NewNetwork(NetworkAttributes, frozen=True, kw_only=True):
     """A network to be made."""
 
+    project_id: Text = UNSET
+    tenant_id: Text = UNSET
     network_type: Maybe = field(default=UNSET, name="provider:network_type")
     physical_network: Maybe = field(default=UNSET, name="provider:physical_network")
     segmentation_id: int | UnsetType | None = field(default=UNSET, name="provider:segmentation_id")
@@ -87,9 +82,11 @@ class SubnetAttributes(Body, frozen=True, kw_only=True):
     service_types: list[str] | UnsetType = UNSET
 
 
-class NewSubnet(SubnetAttributes, Item, frozen=True, kw_only=True):
+class NewSubnet(SubnetAttributes, frozen=True, kw_only=True):
     """A subnet to be made."""
 
+    project_id: Text = UNSET
+    tenant_id: Text = UNSET
     network_id: str
     cidr: str
     ip_version: int
@@ -153,9 +150,11 @@ class PortAttributes(Body, frozen=True, kw_only=True):
     host: Maybe = field(default=UNSET, name="binding:host_id")
 
 
-class NewPort(PortAttributes, Item, frozen=True, kw_only=True):
+class NewPort(PortAttributes, frozen=True, kw_only=True):
     """A port to be made."""
 
+    project_id: Text = UNSET
+    tenant_id: Text = UNSET
     network_id: str
 
 
@@ -180,8 +179,11 @@ class GroupAttributes(Body, frozen=True, kw_only=True):
     stateful: Flag = UNSET
 
 
-class NewGroup(GroupAttributes, Item, frozen=True, kw_only=True):
+class NewGroup(GroupAttributes, frozen=True, kw_only=True):
     """A security group to be made."""
+
+    project_id: Text = UNSET
+    tenant_id: Text = UNSET
 
 
 class CreateGroup(Body, frozen=True, kw_only=True):
@@ -197,9 +199,11 @@ class UpdateGroup(Body, frozen=True, kw_only=True):
     security_group: GroupAttributes
 
 
-class NewRule(Item, frozen=True, kw_only=True):
+class NewRule(Body, frozen=True, kw_only=True):
     """A rule to be made."""
 
+    project_id: Text = UNSET
+    tenant_id: Text = UNSET
     security_group_id: str
     direction: str
     ethertype: Text = UNSET

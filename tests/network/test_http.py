@@ -1,0 +1,324 @@
+"""The Networking API, request by request, as several projects see it."""
+
+import json
+from collections.abc import Mapping
+
+import httpx
+import pytest
+
+from moorage.api import RequestContext
+from moorage.core.errors import Unauthorized
+from moorage.network.http import NetworkApp, network_api
+
+ALIEN = "00000000-0000-4000-8000-000000000000"
+
+
+async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
+    token = headers.get("x-auth-token")
+    if token is None:
+        raise Unauthorized("who?")
+    project, _, roles = token.partition(":")
+    return RequestContext(
+        request_id=request_id, project_id=project, user_id="u", roles=frozenset(roles.split("+"))
+    )
+
+
+class Client:
+    def __init__(self, http, token):
+        self._http, self._token = http, token
+
+    async def __call__(self, method, path, body=None, status=None, **headers):
+        headers = {"X-Auth-Token": self._token, **{k.replace("_", "-"): v for k, v in headers.items()}}
+        answer = await self._http.request(method, f"http://net/v2.0{path}", json=body, headers=headers)
+        if status is not None:
+            assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+
+@pytest.fixture
+async def api(world):
+    app = network_api(NetworkApp(world.database, world.service), check)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as http:
+        yield lambda token: Client(http, token)
+
+
+@pytest.fixture
+def member(api):
+    return api("p1:member+reader")
+
+
+@pytest.fixture
+def other(api):
+    return api("p2:member+reader")
+
+
+@pytest.fixture
+def admin(api):
+    return api("admins:admin+member+reader")
+
+
+async def make_network(client, name="n", cidr="10.0.0.0/24", **more):
+    network = (await client("POST", "/networks", {"network": {"name": name, **more}}, 201))["network"]
+    body = {"subnet": {"network_id": network["id"], "cidr": cidr, "ip_version": 4}}
+    subnet = (await client("POST", "/subnets", body, 201))["subnet"]
+    return network, subnet
+
+
+async def test_versions_and_extensions(member):
+    found = await member("GET", "/extensions", status=200)
+    assert "security-group" in {e["alias"] for e in found["extensions"]}
+    assert (await member("GET", "/", status=200))["resources"]
+    await member("GET", "/extensions/nothing", status=404)
+
+
+async def test_a_networks_life(member, admin):
+    network, subnet = await make_network(member)
+    assert network["status"] == "ACTIVE"
+    assert network["mtu"] == 1442
+    assert network["tenant_id"] == network["project_id"] == "p1"
+    assert "provider:network_type" not in network
+    shown = (await admin("GET", f"/networks/{network['id']}", status=200))["network"]
+    assert shown["provider:network_type"] == "geneve"
+    assert shown["subnets"] == [subnet["id"]]
+    assert shown["revision_number"] == 2
+    assert subnet["gateway_ip"] == "10.0.0.1"
+    assert subnet["allocation_pools"] == [{"start": "10.0.0.2", "end": "10.0.0.254"}]
+    body = {"network": {"name": "new"}}
+    stale = await member("PUT", f"/networks/{network['id']}", body, 412, If_Match="revision_number=1")
+    assert stale["NeutronError"]["type"] == "RevisionNumberConstraintFailed"
+    changed = await member("PUT", f"/networks/{network['id']}", body, 200, If_Match="revision_number=2")
+    assert (changed["network"]["name"], changed["network"]["revision_number"]) == ("new", 3)
+    port = (await member("POST", "/ports", {"port": {"network_id": network["id"]}}, 201))["port"]
+    used = await member("DELETE", f"/networks/{network['id']}", status=409)
+    assert used["NeutronError"]["type"] == "NetworkInUse"
+    used = await member("DELETE", f"/subnets/{subnet['id']}", status=409)
+    assert used["NeutronError"]["type"] == "SubnetInUse"
+    await member("DELETE", f"/ports/{port['id']}", status=204)
+    await member("DELETE", f"/networks/{network['id']}", status=204)
+    gone = await member("GET", f"/networks/{network['id']}", status=404)
+    assert gone["NeutronError"]["type"] == "NetworkNotFound"
+    await member("GET", f"/subnets/{subnet['id']}", status=404)
+
+
+async def test_other_projects_things_are_not_found(member, other, admin):
+    network, subnet = await make_network(member)
+    port = (await member("POST", "/ports", {"port": {"network_id": network["id"]}}, 201))["port"]
+    [group] = (await member("GET", "/security-groups", status=200))["security_groups"]
+    for path in (
+        f"/networks/{network['id']}",
+        f"/subnets/{subnet['id']}",
+        f"/ports/{port['id']}",
+        f"/security-groups/{group['id']}",
+        f"/security-group-rules/{group['security_group_rules'][0]['id']}",
+    ):
+        await other("GET", path, status=404)
+        await other("DELETE", path, status=404)
+        await admin("GET", path, status=200)
+    await other("PUT", f"/networks/{network['id']}", {"network": {"name": "x"}}, 404)
+    await other("POST", "/ports", {"port": {"network_id": network["id"]}}, 404)
+    body = {"port": {"network_id": network["id"], "security_groups": [group["id"]]}}
+    mine, _ = await make_network(other)
+    await other("POST", "/ports", {"port": {**body["port"], "network_id": mine["id"]}}, 404)
+    for plural in ("networks", "subnets", "ports"):
+        ids = {row["project_id"] for row in (await other("GET", f"/{plural}", status=200))[plural]}
+        assert ids <= {"p2"}
+
+
+async def test_shared_networks_can_be_used_and_not_changed(member, other, admin):
+    await member("POST", "/networks", {"network": {"shared": True}}, 403)
+    network, _ = await make_network(admin, shared=True)
+    assert (await other("GET", f"/networks/{network['id']}", status=200))["network"]["shared"]
+    await other("PUT", f"/networks/{network['id']}", {"network": {"name": "x"}}, 403)
+    await other("DELETE", f"/networks/{network['id']}", status=403)
+    port = (await other("POST", "/ports", {"port": {"network_id": network["id"]}}, 201))["port"]
+    still = await admin("PUT", f"/networks/{network['id']}", {"network": {"shared": False}}, 409)
+    assert still["NeutronError"]["type"] == "InvalidSharedSetting"
+    await other(
+        "POST", "/ports", {"port": {"network_id": network["id"], "mac_address": "fa:16:3e:1:2:3"}}, 403
+    )
+    await other("DELETE", f"/ports/{port['id']}", status=204)
+
+
+async def test_provider_networks_are_the_admins(member, admin):
+    vlan = {"provider:network_type": "vlan", "provider:physical_network": "physnet1"}
+    await member("POST", "/networks", {"network": vlan}, 403)
+    made = (await admin("POST", "/networks", {"network": {**vlan, "provider:segmentation_id": 300}}, 201))[
+        "network"
+    ]
+    assert (made["provider:segmentation_id"], made["mtu"]) == (300, 1500)
+    again = await admin("POST", "/networks", {"network": {**vlan, "provider:segmentation_id": 300}}, 409)
+    assert again["NeutronError"]["type"] == "VlanIdInUse"
+    bad = await admin("POST", "/networks", {"network": {"provider:network_type": "flat"}}, 400)
+    assert "provider:physical_network" in bad["NeutronError"]["message"]
+    found = await admin("GET", "/networks?provider:physical_network=physnet1&fields=id", status=200)
+    assert found["networks"] == [{"id": made["id"]}]
+
+
+WRONG = (
+    ("/networks", {"network": {"colour": "red"}}, "colour"),
+    ("/networks", {"network": {"mtu": "big"}}, "mtu"),
+    ("/networks", {"network": {"mtu": 9000}}, "mtu"),
+    ("/networks", {}, "network"),
+    ("/networks", [], "body"),
+    ("/subnets", {"subnet": {"cidr": "10.0.0.0/24", "ip_version": 4}}, "network_id"),
+    ("/subnets", {"subnet": {"cidr": "10.0.0.1/24", "ip_version": 4, "network_id": "NET"}}, "cidr"),
+    ("/subnets", {"subnet": {"cidr": "10.9.0.0/24", "ip_version": 6, "network_id": "NET"}}, "cidr"),
+    ("/subnets", {"subnet": {"cidr": "10.0.0.0/16", "ip_version": 4, "network_id": "NET"}}, "cidr"),
+    ("/ports", {"port": {"network_id": "NET", "mac_address": "x"}}, "mac_address"),
+    ("/ports", {"port": {"network_id": "NET", "fixed_ips": [{}]}}, "fixed_ips"),
+    ("/ports", {"port": {"network_id": "NET", "fixed_ips": [{"ip_address": "10.77.0.1"}]}}, "fixed_ips"),
+    ("/security-groups", {"security_group": {"name": 1}}, "name"),
+    ("/security-group-rules", {"security_group_rule": {"direction": "ingress"}}, "security_group_id"),
+    (
+        "/security-group-rules",
+        {"security_group_rule": {"direction": "up", "security_group_id": "GROUP"}},
+        "direction",
+    ),
+    (
+        "/security-group-rules",
+        {
+            "security_group_rule": {
+                "direction": "ingress",
+                "security_group_id": "GROUP",
+                "port_range_min": 1,
+            }
+        },
+        "protocol",
+    ),
+)
+
+
+async def test_wrong_bodies_name_the_field(member):
+    network, _ = await make_network(member)
+    [group] = (await member("GET", "/security-groups", status=200))["security_groups"]
+    ids = {"NET": network["id"], "GROUP": group["id"]}
+    for path, body, field in WRONG:
+        text = json.dumps(body)
+        for name, value in ids.items():
+            text = text.replace(f'"{name}"', f'"{value}"')
+        found = await member("POST", path, json.loads(text), 400)
+        assert field in found["NeutronError"]["message"]
+
+
+async def test_ports_in_bulk_all_or_none(member):
+    network, _ = await make_network(member)
+    wish = {"network_id": network["id"], "fixed_ips": [{"ip_address": "10.0.0.50"}]}
+    made = await member("POST", "/ports", {"ports": [{"network_id": network["id"], "name": "a"}, wish]}, 201)
+    assert [p["name"] for p in made["ports"]] == ["a", ""]
+    failed = await member("POST", "/ports", {"ports": [{"network_id": network["id"]}, wish]}, 409)
+    assert failed["NeutronError"]["type"] == "IpAddressInUse"
+    found = await member("GET", "/ports?fixed_ips=ip_address%3D10.0.0.50", status=200)
+    assert [p["id"] for p in found["ports"]] == [made["ports"][1]["id"]]
+    assert len((await member("GET", "/ports", status=200))["ports"]) == 2
+    assert (await member("GET", "/ports?fixed_ips=ip_address_substr%3D0.0.5", status=200))["ports"]
+
+
+async def test_ports_change_addresses_groups_and_security(member):
+    network, subnet = await make_network(member)
+    port = (await member("POST", "/ports", {"port": {"network_id": network["id"]}}, 201))["port"]
+    path = f"/ports/{port['id']}"
+    old = port["fixed_ips"][0]["ip_address"]
+    wishes = [{"ip_address": old}, {"subnet_id": subnet["id"], "ip_address": "10.0.0.77"}]
+    changed = (await member("PUT", path, {"port": {"fixed_ips": wishes}}, 200))["port"]
+    assert {ip["ip_address"] for ip in changed["fixed_ips"]} == {old, "10.0.0.77"}
+    kept = (await member("PUT", path, {"port": {"fixed_ips": [{"ip_address": "10.0.0.77"}]}}, 200))["port"]
+    assert [ip["ip_address"] for ip in kept["fixed_ips"]] == ["10.0.0.77"]
+    refused = await member("PUT", path, {"port": {"port_security_enabled": False}}, 409)
+    assert refused["NeutronError"]["type"] == "PortSecurityPortHasSecurityGroup"
+    bare = await member("PUT", path, {"port": {"port_security_enabled": False, "security_groups": []}}, 200)
+    assert bare["port"]["security_groups"] == []
+    named = await member("PUT", path, {"port": {"name": "x", "device_id": "d", "device_owner": "me"}}, 200)
+    assert (named["port"]["name"], named["port"]["device_id"]) == ("x", "d")
+
+
+async def test_binding_is_the_admins(member, admin):
+    network, _ = await make_network(member)
+    body = {"network_id": network["id"], "binding:host_id": "h1"}
+    await member("POST", "/ports", {"port": body}, 403)
+    port = (await member("POST", "/ports", {"port": {"network_id": network["id"]}}, 201))["port"]
+    assert "binding:host_id" not in port
+    assert port["binding:vnic_type"] == "normal"
+    path = f"/ports/{port['id']}"
+    bound = (await admin("PUT", path, {"port": {"binding:host_id": "o1"}}, 200))["port"]
+    assert (bound["binding:host_id"], bound["binding:vif_type"], bound["status"]) == ("o1", "ovs", "DOWN")
+    failed = (await admin("PUT", path, {"port": {"binding:host_id": "nowhere"}}, 200))["port"]
+    assert (failed["binding:host_id"], failed["binding:vif_type"]) == ("nowhere", "binding_failed")
+    again = (await admin("PUT", path, {"port": {"binding:host_id": "h2"}}, 200))["port"]
+    assert again["binding:vif_type"] == "simulated"
+    assert len((await admin("GET", "/ports?binding:host_id=h2", status=200))["ports"]) == 1
+    free = (await admin("PUT", path, {"port": {"binding:host_id": None}}, 200))["port"]
+    assert (free["binding:host_id"], free["binding:vif_type"]) == ("", "unbound")
+
+
+async def test_security_groups(member):
+    [default] = (await member("GET", "/security-groups", status=200))["security_groups"]
+    assert default["name"] == "default"
+    assert sorted(
+        (r["direction"], r["ethertype"], r["remote_group_id"]) for r in default["security_group_rules"]
+    ) == [
+        ("egress", "IPv4", None),
+        ("egress", "IPv6", None),
+        ("ingress", "IPv4", default["id"]),
+        ("ingress", "IPv6", default["id"]),
+    ]
+    assert len((await member("GET", "/security-groups", status=200))["security_groups"]) == 1
+    stays = await member("DELETE", f"/security-groups/{default['id']}", status=409)
+    assert stays["NeutronError"]["type"] == "SecurityGroupCannotRemoveDefault"
+    group = (await member("POST", "/security-groups", {"security_group": {"name": "web"}}, 201))[
+        "security_group"
+    ]
+    rule = {"security_group_id": group["id"], "direction": "ingress", "protocol": "tcp", "port_range_min": 80}
+    wrong = await member("POST", "/security-group-rules", {"security_group_rule": rule}, 400)
+    assert wrong["NeutronError"]["type"] == "SecurityGroupInvalidPortRange"
+    rule["port_range_max"] = 80
+    made = (await member("POST", "/security-group-rules", {"security_group_rule": rule}, 201))[
+        "security_group_rule"
+    ]
+    assert (made["ethertype"], made["protocol"], made["port_range_max"]) == ("IPv4", "tcp", 80)
+    same = await member("POST", "/security-group-rules", {"security_group_rule": rule}, 409)
+    assert same["NeutronError"]["type"] == "SecurityGroupRuleExists"
+    await member("DELETE", f"/security-group-rules/{made['id']}", status=204)
+    await member("DELETE", f"/security-groups/{group['id']}", status=204)
+
+
+async def test_quotas(member, admin):
+    shown = (await member("GET", "/quotas/p1", status=200))["quota"]
+    assert (shown["port"], shown["network"]) == (50, 100)
+    await member("GET", "/quotas/p2", status=403)
+    await member("PUT", "/quotas/p1", {"quota": {"network": 1}}, 403)
+    assert (await admin("PUT", "/quotas/p1", {"quota": {"network": 1}}, 200))["quota"]["network"] == 1
+    await make_network(member)
+    over = await member("POST", "/networks", {"network": {}}, 409)
+    assert over["NeutronError"]["type"] == "OverQuota"
+    details = (await member("GET", "/quotas/p1/details", status=200))["quota"]
+    assert details["network"] == {"limit": 1, "used": 1, "reserved": 0}
+    await admin("DELETE", "/quotas/p1", status=204)
+    await member("POST", "/networks", {"network": {}}, 201)
+
+
+async def test_pages_and_order(member):
+    for name in ("b", "a", "c", "a"):
+        await member("POST", "/networks", {"network": {"name": name}}, 201)
+    path = "/networks?sort_key=name&sort_dir=desc&limit=2"
+    first = await member("GET", path, status=200)
+    assert [n["name"] for n in first["networks"]] == ["c", "b"]
+    [link] = first["networks_links"]
+    assert link["rel"] == "next"
+    second = await member("GET", link["href"].partition("/v2.0")[2], status=200)
+    assert [n["name"] for n in second["networks"]] == ["a", "a"]
+    assert len({n["id"] for n in second["networks"]}) == 2
+    await member("GET", "/networks?sort_key=colour", status=400)
+    await member("GET", "/networks?limit=x", status=400)
+    assert len((await member("GET", "/networks?name=a&name=b", status=200))["networks"]) == 3
+    assert (await member("GET", "/networks?status=DOWN", status=200))["networks"] == []
+
+
+async def test_tags(member):
+    network, _ = await make_network(member)
+    path = f"/networks/{network['id']}"
+    await member("PUT", f"{path}/tags", {"tags": ["b", "a"]}, 200)
+    await member("PUT", f"{path}/tags/c", status=201)
+    assert (await member("GET", path, status=200))["network"]["tags"] == ["a", "b", "c"]
+    await member("GET", f"{path}/tags/c", status=204)
+    await member("DELETE", f"{path}/tags/c", status=204)
+    await member("GET", f"{path}/tags/c", status=404)
