@@ -142,9 +142,3 @@ class NoValidHost(Conflict):
     """No host fits; the message sums up why, the details hold the plan."""
 
     code = "compute.no_valid_host"
-
-
-class NoValidHost(Conflict):
-    """No host passes every check; ``details`` has the plan."""
-
-    code = "compute.no_valid_host"

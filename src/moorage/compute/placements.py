@@ -5,37 +5,19 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
 
 from moorage.compute.model import PlacementRecord
 from moorage.compute.tables import placements
 from moorage.scheduling.plan import PlanRecord
 from moorage.store.database import Tx
-from moorage.store.schema import Json
 from moorage.store.statement import Statement, text_param
 
-_attempt = (
-    sa.select(sa.func.coalesce(sa.func.max(placements.c.attempt), 0) + 1)
-    .where(placements.c.server_id == text_param("server_id"))
-    .scalar_subquery()
-)
-_ADD = Statement(
-    insert(placements)
-    .values(server_id=text_param("server_id"), attempt=_attempt, plan=sa.bindparam("plan", type_=Json))
-    .returning(placements.c.attempt)
-)
 _LIST = Statement(
     sa.select(placements)
     .where(placements.c.server_id == text_param("server_id"))
     .order_by(placements.c.attempt),
     row=PlacementRecord,
 )
-
-
-async def record(tx: Tx, server_id: str, plan: PlanRecord) -> int:
-    """Keep the plan of the next attempt; its number, from 1."""
-    found: int = await _ADD.scalar(tx, server_id=server_id, plan=msgspec.to_builtins(plan))
-    return found
 
 
 async def of_server(tx: Tx, server_id: str) -> list[PlacementRecord]:
@@ -51,5 +33,6 @@ def host_alias(project_id: str, host: str) -> str:
 def for_owner(record: PlacementRecord, project_id: str) -> dict[str, Any]:
     """The plan without other projects' figures and operators' names for hosts."""
     plan = msgspec.convert(record.plan, PlanRecord).for_owner(lambda host: host_alias(project_id, host))
+    chosen = record.plan.get("chosen")
     shown: dict[str, Any] = msgspec.to_builtins(plan)
-    return shown
+    return {**shown, "chosen": None if chosen is None else host_alias(project_id, chosen)}

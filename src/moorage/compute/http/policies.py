@@ -102,7 +102,6 @@ DEFAULTS: dict[str, str] = {
             f"{_C}os-instance-actions:events",
             f"{_C}os-instance-actions:events:details",
             f"{_C}os-server-groups:index:all_projects",
-            "moorage:placement:full",
         ),
         _ADMIN,
     ),
@@ -126,5 +125,4 @@ DEFAULTS: dict[str, str] = {
         ),
         "rule:anyone",
     ),
-    "moorage:placement:show": _READER,
 }

@@ -1,8 +1,13 @@
-"""The tables of the compute API and of compute's part of the control API."""
+"""The table of the compute API."""
 
 from typing import Any
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from moorage.api import Api
+from moorage.api.auth import Authenticator
 from moorage.api.endpoint import ALWAYS, Endpoint, Range, since, until
+from moorage.api.policy import Policies
 from moorage.compute.http import (
     aggregates,
     flavors,
@@ -10,7 +15,6 @@ from moorage.compute.http import (
     hosts,
     instance_actions,
     keypairs,
-    placement,
     quotas,
     server_actions,
     server_bodies,
@@ -18,6 +22,8 @@ from moorage.compute.http import (
     servers,
     versions,
 )
+from moorage.compute.http.policies import DEFAULTS
+from moorage.compute.service import ComputeService
 
 # A project id may stand before every path; it says nothing, the token does.
 STRIP = r"^/(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?=/)"
@@ -293,6 +299,48 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 ROOT: tuple[Endpoint, ...] = (Endpoint("GET", "/", versions.versions),)
 
-CONTROL: tuple[Endpoint, ...] = (
-    Endpoint("GET", "/moorage/v1/servers/{server_id}/placement", placement.show, "moorage:placement:show"),
-)
+
+class _Versions:
+    """The document of versions at the root, the API below its prefix."""
+
+    def __init__(self, root: Api, api: Api) -> None:
+        self._root, self._api = root, api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        below = path == PREFIX or path.startswith(PREFIX + "/")
+        await (self._api if below else self._root)(scope, receive, send)
+
+
+def compute_api(
+    service: ComputeService,
+    *,
+    authenticate: Authenticator,
+    policy_file: str | None = None,
+    public_url: str | None = None,
+) -> ASGIApp:
+    """The compute API over a service; ``public_url`` is the address of the root as clients reach it."""
+    policies = Policies(DEFAULTS, policy_file)
+    root = Api(
+        "compute",
+        service,
+        ROOT,
+        "compute",
+        None,
+        policies=policies,
+        authenticate=authenticate,
+        public_url=public_url,
+    )
+    api = Api(
+        "compute",
+        service,
+        ENDPOINTS,
+        "compute",
+        versions.SCHEME,
+        policies=policies,
+        authenticate=authenticate,
+        prefix=PREFIX,
+        strip=STRIP,
+        public_url=None if public_url is None else public_url.rstrip("/") + PREFIX,
+    )
+    return _Versions(root, api)
