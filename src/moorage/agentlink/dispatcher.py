@@ -31,6 +31,7 @@ from moorage.wire.messages import Command
 log = get_logger(__name__)
 CHANNEL = "commands"
 _GRACE = 5.0  # seconds between two polls within which a host still counts as polling here
+_BEHIND = 1.0  # seconds a command may take from the table to the poll
 _SWEEP = 30.0
 
 
@@ -43,6 +44,7 @@ class Dispatcher:
         self._again_after = again_after
         self._waiting: dict[str, asyncio.Future[bool]] = {}
         self._polled: dict[str, float] = {}
+        self._behind: dict[str, float] = {}
         self._ready: dict[str, list[Command]] = {}
         self._ready_since: dict[str, float] = {}
         self._checked: dict[str, int] = {}
@@ -68,8 +70,17 @@ class Dispatcher:
             await self._give_back(list(self._ready))
 
     def polls_here(self, host: str) -> bool:
-        """Whether a command for ``host`` may be handed over in memory."""
-        return host in self._waiting or time.monotonic() - self._polled.get(host, -_GRACE) < _GRACE
+        """Whether a command for ``host`` may be handed over in memory.
+
+        After one that could not, for a moment no other is: they would overtake it.
+        """
+        now = time.monotonic()
+        if now < self._behind.get(host, 0.0):
+            return False
+        here = host in self._waiting or now - self._polled.get(host, -_GRACE) < _GRACE
+        if not here:
+            self._behind[host] = now + _BEHIND
+        return here
 
     def hand_over(self, host: str, commands: Iterable[Command]) -> None:
         """Committed commands, marked as delivered, for the host's poll that waits or comes next."""
@@ -156,6 +167,7 @@ class Dispatcher:
     async def _sweep(self) -> None:
         now = time.monotonic()
         await self._give_back([h for h, since in self._ready_since.items() if now - since > _GRACE])
+        self._behind = {h: until for h, until in self._behind.items() if until > now}
         self._polled = {h: at for h, at in self._polled.items() if now - at < _SWEEP}
         if hosts := list(self._waiting):
             async with self._database.transaction() as tx:

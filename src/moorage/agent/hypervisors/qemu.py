@@ -121,8 +121,8 @@ class QemuHypervisor:
         arguments = command_line(guest, self._settings, self.accelerator)
         status, _, err = await process.run(self.program, *arguments, cwd=folder, timeout=_STARTED)
         if status != 0:
-            told = err.strip().splitlines()
-            message = f"QEMU did not start guest {server_id}: {told[-1] if told else f'exit status {status}'}"
+            told = "; ".join(err.strip().splitlines())[:500] or f"exit status {status}"
+            message = f"QEMU did not start guest {server_id}: {told}"
             raise GuestFailure(message, code="agent.qemu_failed")
         found = await qmp.ask(folder, "query-status")
         if found["status"] not in {"running", "prelaunch"}:

@@ -1,0 +1,337 @@
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from moorage.agent import credentials
+from moorage.agent.agent import Agent
+from moorage.agent.config import Settings
+from moorage.agent.datapaths.simulated import SimulatedDatapath
+from moorage.agent.fleet import Fleet, SimulatedHost, hosts
+from moorage.agent.hypervisors.simulated import Behaviour, SimulatedHypervisor
+from moorage.agent.journal import FileJournal, MemoryJournal
+from moorage.agent.link import Transport
+from moorage.core.errors import BadRequest
+from moorage.wire.messages import (
+    ConsoleOutput,
+    DestroyGuest,
+    RebootGuest,
+    SpawnGuest,
+    StartGuest,
+    StopGuest,
+    Vif,
+)
+from support.agent_server import AgentServer
+
+
+@pytest.fixture
+async def server(database_url: str) -> AsyncIterator[AgentServer]:
+    async with AgentServer(database_url) as server:
+        yield server
+
+
+def spawn(server_id="g1", ports=1):
+    vifs = tuple(
+        Vif(
+            port_id=f"{server_id}-p{n}",
+            mac=f"fa:16:3e:00:00:0{n}",
+            network_id="n",
+            iface=f"tap{n}",
+            vif_type="simulated",
+        )
+        for n in range(ports)
+    )
+    return SpawnGuest(
+        server_id=server_id,
+        name="one",
+        hostname="one",
+        project_id="p",
+        user_id="u",
+        vcpus=1,
+        memory_mb=64,
+        disk_gb=1,
+        vifs=vifs,
+    )
+
+
+async def fleet_of(server, count=1, **kw):
+    return Fleet(server.url, hosts(count), token=await server.token(uses=count), **kw)
+
+
+async def test_the_life_of_a_simulated_guest(server):
+    async with await fleet_of(server) as fleet:
+        host = "sim-0001"
+        steps = [
+            (spawn(), {"power_state": "running"}),
+            (StopGuest(server_id="g1"), {"power_state": "shutdown"}),
+            (StartGuest(server_id="g1"), {"power_state": "running"}),
+            (RebootGuest(server_id="g1", hard=True), {"power_state": "running"}),
+        ]
+        for number, (payload, data) in enumerate(steps):
+            result = await server.result(await server.send(host, payload, operation=f"op{number}"))
+            assert (result.outcome, result.data) == ("succeeded", data)
+        result = await server.result(
+            await server.send(host, ConsoleOutput(server_id="g1", length=1), operation="c")
+        )
+        assert result.data == {"output": "one login:\n"}
+        assert ("port.plugged", "g1-p0") in [(e.kind, e.data["port_id"]) for _, e in server.events]
+        result = await server.result(await server.send(host, DestroyGuest(server_id="g1"), operation="d"))
+        assert result.outcome == "succeeded"
+        assert [(e.kind, e.data) for _, e in server.events][-1] == ("port.unplugged", {"port_id": "g1-p0"})
+        assert await fleet.agents[host].guests.hypervisor.guests() == []
+        again = await server.result(await server.send(host, DestroyGuest(server_id="g1"), operation="d2"))
+        assert again.outcome == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "payload", [StartGuest(server_id="x"), StopGuest(server_id="x"), ConsoleOutput(server_id="x")]
+)
+async def test_a_guest_that_is_not_here_is_a_failure_with_a_code(server, payload):
+    async with await fleet_of(server):
+        result = await server.result(await server.send("sim-0001", payload, operation="op"))
+    assert (result.outcome, result.error.code) == ("failed", "agent.guest_unknown")
+
+
+async def test_a_kind_the_agent_does_not_know_is_refused_and_the_rest_goes_on(server):
+    async with await fleet_of(server):
+        async with server.database.transaction() as tx:
+            strange = await server.link.enqueue(
+                tx,
+                host="sim-0001",
+                operation="op1",
+                step="s",
+                fence=1,
+                kind="guest.levitate",
+                payload={"a": 1},
+            )
+            wrong = await server.link.enqueue(
+                tx,
+                host="sim-0001",
+                operation="op2",
+                step="s",
+                fence=1,
+                kind="guest.start",
+                payload={"server_id": 7},
+            )
+            known = await server.link.enqueue(
+                tx, host="sim-0001", operation="op3", step="s", fence=1, payload=spawn()
+            )
+        for command in (strange, wrong):
+            result = await server.result(command)
+            assert (result.outcome, result.error.code) == ("refused", "agent.command_unknown")
+        assert (await server.result(known)).outcome == "succeeded"
+
+
+async def test_commands_for_one_guest_keep_their_order_and_guests_run_side_by_side(server):
+    async with await fleet_of(server, behaviour=Behaviour(latency=0.2)) as fleet:
+        async with server.database.transaction() as tx:
+            sent = []
+            for guest in ("g1", "g2", "g3"):
+                for number, payload in enumerate(
+                    (spawn(guest), StopGuest(server_id=guest), StartGuest(server_id=guest))
+                ):
+                    sent.append(
+                        await server.link.enqueue(
+                            tx,
+                            host="sim-0001",
+                            operation=f"{guest}-{number}",
+                            step="s",
+                            fence=1,
+                            payload=payload,
+                        )
+                    )
+        outcomes = [(await server.result(command)).outcome for command in sent]
+        assert outcomes == ["succeeded"] * 9
+        states = await fleet.agents["sim-0001"].guests.hypervisor.guests()
+        assert {s.power_state for s in states} == {"running"}
+        boots = [g.boots for g in fleet.agents["sim-0001"].guests.hypervisor._guests.values()]
+        assert boots == [2, 2, 2]
+
+
+async def test_faults_can_be_set_while_a_fleet_runs(server):
+    async with await fleet_of(server) as fleet:
+        fleet.behaviour.fault_rates["power_on"] = 1.0
+        result = await server.result(await server.send("sim-0001", spawn("g1"), operation="op1"))
+        assert (result.outcome, result.error.code) == ("failed", "agent.simulated_fault")
+        fleet.behaviour.fault_rates.clear()
+        result = await server.result(await server.send("sim-0001", spawn("g2"), operation="op2"))
+        assert result.outcome == "succeeded"
+
+
+async def test_a_lower_fence_is_refused_and_the_same_key_gives_the_stored_result(server):
+    async with await fleet_of(server) as fleet:
+        first = await server.send("sim-0001", spawn(), operation="op", step="spawn", fence=5)
+        stored = await server.result(first)
+        old = await server.result(
+            await server.send("sim-0001", StopGuest(server_id="g1"), operation="op", step="spawn", fence=4)
+        )
+        assert (old.outcome, old.error.code) == ("refused", "agent.fence_old")
+        assert await server.send("sim-0001", spawn(), operation="op", step="spawn", fence=5) == first
+        await server.until(lambda: len(server.results[first]) == 2)
+        assert server.results[first][1] == stored
+        undo = await server.result(
+            await server.send("sim-0001", DestroyGuest(server_id="g1"), operation="op", step="spawn", fence=5)
+        )
+        assert undo.outcome == "succeeded"
+        assert await fleet.agents["sim-0001"].guests.hypervisor.guests() == []
+
+
+async def test_agents_come_back_when_the_control_plane_does(server):
+    async with await fleet_of(server, 3, heartbeat=0.2) as fleet:
+        await server.until(lambda: len({h for h, _ in server.reports}) == 3)
+        await server.silence()
+        await asyncio.sleep(0.3)
+        await server.serve()
+        sent = [await server.send(name, spawn(f"g-{name}"), operation=f"op-{name}") for name in fleet.agents]
+        assert [(await server.result(command)).outcome for command in sent] == ["succeeded"] * 3
+
+
+async def test_a_result_made_while_the_control_plane_was_away_is_not_lost(server):
+    async with await fleet_of(server, behaviour=Behaviour(latency=0.5)):
+        sent = await server.send("sim-0001", spawn(), operation="op")
+        await asyncio.sleep(0.1)
+        await server.silence()
+        await asyncio.sleep(0.8)
+        await server.serve()
+        assert (await server.result(sent)).outcome == "succeeded"
+
+
+async def test_a_fleet_with_a_folder_goes_on_where_it_stopped(server, tmp_path):
+    one = [SimulatedHost(name="h1", vcpus=7, physical_networks=("physnet1",))]
+    async with Fleet(server.url, one, token=await server.token(), state_dir=tmp_path):
+        await server.result(await server.send("h1", spawn(), operation="op"))
+        await server.until(lambda: server.reports)
+    _, report = server.reports[-1]
+    assert (report.vcpus, report.physical_networks, report.protocol) == (7, ("physnet1",), 4)
+    server.events.clear()
+    async with Fleet(server.url, one, token="used", state_dir=tmp_path) as fleet:
+        await server.until(lambda: server.events)
+        (guest,) = await fleet.agents["h1"].guests.hypervisor.guests()
+        assert guest.power_state == "running"
+        assert server.events[0][1].data == {"port_id": "g1-p0"}
+
+
+async def test_the_credential_is_the_agents_users_alone(server, tmp_path):
+    async with Fleet(server.url, [SimulatedHost(name="h1")], token=await server.token(), state_dir=tmp_path):
+        pass
+    path = tmp_path / "h1" / "credential.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert credentials.load(tmp_path / "h1").secret in path.read_text()
+
+
+async def test_without_a_token_the_agent_says_what_to_do(tmp_path):
+    settings = Settings(control_url="http://127.0.0.1:1", host="h", state_dir=tmp_path)
+    async with Transport(settings.control_url) as transport:
+        agent = Agent(settings, transport, MemoryJournal(), SimulatedHypervisor(), SimulatedDatapath())
+        with pytest.raises(BadRequest, match="moorage host token"):
+            await agent.run()
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "127.0.0.1:8774", "http:///x"])
+def test_a_control_url_of_another_form_is_named(url):
+    with pytest.raises(BadRequest, match="control_url"):
+        Transport(url)
+
+
+# --- kill points: the agent dies at each point of a command, and a new one takes over its folder -------------------
+
+
+class MortalJournal(FileJournal):
+    """Goes no further than a point, where the agent is then ended: what it would have written is never written."""
+
+    def __init__(self, path: Path, point: str, reached: asyncio.Event) -> None:
+        super().__init__(path)
+        self.point = point
+        self.reached = reached
+
+    async def _at(self, point: str) -> None:
+        if point == self.point:
+            self.reached.set()
+            await asyncio.Event().wait()
+
+    async def accept(self, command):
+        await self._at("before accept")
+        verdict = await super().accept(command)
+        await self._at("after accept")
+        return verdict
+
+    async def finish(self, command, result):
+        await self._at("after effect")
+        await super().finish(command, result)
+        await self._at("after finish")
+
+    async def acknowledge(self, command_ids):
+        await self._at("before acknowledge")
+        await super().acknowledge(command_ids)
+        await self._at("after acknowledge")
+
+
+POINTS = [
+    "before accept",
+    "after accept",
+    "after effect",
+    "after finish",
+    "before acknowledge",
+    "after acknowledge",
+]
+
+
+def agent_in(folder, server, transport, journal):
+    settings = Settings(
+        control_url=server.url,
+        host="h1",
+        state_dir=folder,
+        enroll_token=server.one_token,
+        hypervisor="simulated",
+        datapath="simulated",
+        poll_wait=5,
+    )
+    return Agent(
+        settings, transport, journal, SimulatedHypervisor(folder=folder / "guests"), SimulatedDatapath()
+    )
+
+
+async def stop(task):
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("last", ["spawn", "destroy"])
+async def test_an_agent_that_dies_at_any_point_loses_nothing(server, tmp_path, point, last):
+    server.one_token = await server.token()
+    async with Transport(server.url) as transport:
+        if last == "destroy":
+            task = asyncio.create_task(
+                agent_in(tmp_path, server, transport, FileJournal(tmp_path / "journal")).run()
+            )
+            await server.until(lambda: server.reports)
+            await server.result(await server.send("h1", spawn(), operation="before"))
+            await stop(task)
+        reached = asyncio.Event()
+        first = agent_in(tmp_path, server, transport, MortalJournal(tmp_path / "journal", point, reached))
+        task = asyncio.create_task(first.run())
+        await asyncio.wait_for(first.enrolled.wait(), 10)
+        payload = spawn() if last == "spawn" else DestroyGuest(server_id="g1")
+        sent = await server.send("h1", payload, operation="op")
+        await asyncio.wait_for(reached.wait(), 10)
+        await stop(task)
+
+        second = agent_in(tmp_path, server, transport, FileJournal(tmp_path / "journal"))
+        task = asyncio.create_task(second.run())
+        await asyncio.wait_for(second.enrolled.wait(), 10)
+        assert (await server.result(sent)).outcome == "succeeded"
+        guests = second.guests.hypervisor._guests
+        if last == "spawn":
+            assert [g.boots for g in guests.values()] == [1]
+        else:
+            assert guests == {}
+        # Everything settles: nothing is left unacknowledged, and the command was recorded once.
+        marker = await server.send("h1", StopGuest(server_id="none"), operation="marker")
+        await server.result(marker)
+        async with asyncio.timeout(10):
+            while await second._journal.unacknowledged():
+                await asyncio.sleep(0.02)
+        await stop(task)
+        assert len(server.results[sent]) == 1
