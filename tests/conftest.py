@@ -1,33 +1,34 @@
 """Fixtures that every suite shares: one PostgreSQL a session, a fresh database a test."""
 
-import importlib
 import itertools
 import os
-import pkgutil
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-import moorage
 from moorage.core import log
+from moorage.server.migrations import TARGET
 from moorage.store.database import Database
 from moorage.store.embedded import FAST, EmbeddedPostgres
-from moorage.store.schema import metadata
 
 log.configure(level="WARNING")
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+def postgres() -> Iterator[EmbeddedPostgres]:
     """One embedded PostgreSQL for the whole session, without durability."""
     # Unix socket paths are short (107 bytes), so the folder is not below a deep temporary path.
-    server = EmbeddedPostgres(tmp_path_factory.mktemp("pg"), FAST)
+    folder = Path(tempfile.mkdtemp(prefix="moorage-pg-"))
+    server = EmbeddedPostgres(folder / "data", FAST)
     server.start()
     yield server
     server.stop()
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
@@ -35,13 +36,10 @@ def template(postgres: EmbeddedPostgres) -> str:
     """The name of a database with every table and no rows, to be copied."""
     import sqlalchemy as sa
 
-    for module in pkgutil.walk_packages(moorage.__path__, "moorage."):
-        if module.name.endswith(".tables"):
-            importlib.import_module(module.name)
     name = f"template_{os.getpid()}"
     postgres.create(name)
     engine = sa.create_engine(postgres.url(name).replace("postgresql://", "postgresql+psycopg://"))
-    metadata.create_all(engine)
+    TARGET.create_all(engine)
     engine.dispose()
     return name
 
