@@ -1,96 +1,98 @@
-#!/bin/bash
-# make demo: packages, cloud, lab, and then what a user does (src/moorage/lab/demo.py).
+#!/bin/sh
+# make demo: the cloud, its lab, and then what a user does (src/moorage/lab/demo.py). `make setup` has run before.
 #
-#   MOORAGE_STATE  the cloud's folder (default: ./state); everything that is made is in it
-#   KEEP=0         take everything down at the end and check that nothing is left
-#   PYTHON         the interpreter with Moorage installed (default: .venv/bin/python, made by `make setup`)
-set -euo pipefail
+#   MOORAGE_STATE  the cloud's folder; everything that is made is in it
+#   KEEP=0         take everything down at the end, and check that nothing is left
+#   BIN            the folder of the programs (default: .venv/bin)
+set -eu
 cd "$(dirname "$0")/.."
-export MOORAGE_STATE="${MOORAGE_STATE:-$PWD/state}"
-python="${PYTHON:-$PWD/.venv/bin/python}"
-keep="${KEEP:-1}"
+if [ "$(id -u)" = 0 ]; then default=/var/lib/moorage; else default=$PWD/state; fi
+export MOORAGE_STATE="${MOORAGE_STATE:-$default}"
+export PATH="$PATH:/usr/sbin:/sbin"
+bin=${BIN:-$PWD/.venv/bin}
+keep=${KEEP:-1}
+log=$MOORAGE_STATE/cloud.log
 cloud=
-started=$SECONDS
+began=$(date +%s)
 
-say() { printf '== %s\n' "$*"; }
+say() { printf '==> %s (%s s)\n' "$*" "$(($(date +%s) - began))"; }
 
-packages() {
-    local missing=() program
-    for program in qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils ovs-vswitchd:openvswitch-switch \
-        ovn-controller:ovn-host ovn-northd:ovn-central ip:iproute2 ethtool:ethtool ping:iputils-ping; do
-        command -v "${program%%:*}" >/dev/null || missing+=("${program##*:}")
+# Namespaces, the machine's own links, and processes that name the state folder.
+world() {
+    ip netns list 2>/dev/null | sed 's/ .*//; s/^/namespace /'
+    ip -o link show 2>/dev/null | awk -F': ' '{ print "link " $2 }'
+    for line in /proc/[0-9]*/cmdline; do
+        pid=${line#/proc/}
+        pid=${pid%/cmdline}
+        if [ "$pid" != $$ ] && grep -qzF -e "$MOORAGE_STATE" "$line" 2>/dev/null; then
+            echo "process $pid $(tr '\0' ' ' <"$line" | cut -c 1-120)"
+        fi
     done
-    [ ${#missing[@]} -eq 0 ] && return
-    say "installing ${missing[*]}"
-    # The packages would start daemons for the whole machine; the lab starts its own.
-    if [ ! -e /usr/sbin/policy-rc.d ]; then
-        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-        chmod +x /usr/sbin/policy-rc.d
-        trap 'rm -f /usr/sbin/policy-rc.d' RETURN
-    fi
-    apt-get -q update >/dev/null
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-world() { # namespaces, links of the machine itself, and processes that name the state folder
-    ip netns list 2>/dev/null | sed 's/ .*//;s/^/namespace /' | sort
-    ip -o link show 2>/dev/null | awk -F': ' '{print "link " $2}' | sort
-    grep -lzF -- "$MOORAGE_STATE" /proc/[0-9]*/cmdline 2>/dev/null \
-        | grep -v "^/proc/\($$\|self\)/" | sed 's/^/process /' || true
+stop_cloud() {
+    [ -n "$cloud" ] || return 0
+    kill -TERM "$cloud" 2>/dev/null || true
+    wait "$cloud" || true
 }
 
 teardown() {
     say "taking everything down"
-    "$python" -m moorage.lab down
-    if [ -n "$cloud" ] && kill -TERM "$cloud" 2>/dev/null; then
-        wait "$cloud" || true
-    fi
-    local left
-    left=$(diff <(printf '%s\n' "$before") <(world) | sed -n 's/^> //p' || true)
+    stop_cloud
+    "$bin/moorage" lab down
+    world | sort >"$MOORAGE_STATE/world.after"
+    left=$(comm -13 "$MOORAGE_STATE/world.before" "$MOORAGE_STATE/world.after")
     if [ -n "$left" ]; then
-        say "left behind:"
-        printf '%s\n' "$left"
+        printf 'left behind:\n%s\n' "$left" >&2
         return 1
     fi
-    say "nothing is left but $MOORAGE_STATE"
+    say "nothing is left but the folder $MOORAGE_STATE"
 }
 
 finish() {
-    local status=$?
-    trap - EXIT
-    [ $status -eq 0 ] || say "the demo failed; the cloud's log is $MOORAGE_STATE/cloud.log"
+    status=$?
+    trap - EXIT INT TERM
+    [ "$status" = 0 ] || {
+        say "the demo did not get to its end; the last lines of $log:"
+        tail -n 15 "$log" 2>/dev/null || true
+    }
     if [ "$keep" = 0 ]; then
         teardown || status=1
-    elif [ $status -eq 0 ]; then
-        say "the cloud runs on; stop it with: $python -m moorage.lab down; kill -TERM ${cloud:-its process}"
+    elif [ -n "$cloud" ] && kill -0 "$cloud" 2>/dev/null; then
+        say "the cloud runs on (log: $log)"
+        echo "    stop it:             kill $cloud        (hosts and guests go on; 'make up' finds them again)"
+        echo "    take the lab down:   MOORAGE_STATE=$MOORAGE_STATE $bin/moorage lab down"
     fi
-    exit $status
+    exit "$status"
 }
 
-export PATH="$PATH:/usr/sbin:/sbin"
-real=no
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    packages && real=yes
-fi
-mkdir -p "$MOORAGE_STATE"
-before=$(world)
-trap finish EXIT
-
-if "$python" -m moorage.lab wait --patience 0 2>/dev/null; then
-    say "the cloud in $MOORAGE_STATE runs already"
-else
-    say "starting the cloud in $MOORAGE_STATE (log: cloud.log there)"
-    setsid "$python" -m moorage.cli.main up >"$MOORAGE_STATE/cloud.log" 2>&1 </dev/null &
+start_cloud() {
+    say "starting the cloud in $MOORAGE_STATE"
+    setsid "$bin/moorage" up >"$log" 2>&1 </dev/null &
     cloud=$!
-    "$python" -m moorage.lab wait --patience 120
-fi
-say "the cloud answers after $((SECONDS - started)) s"
+    shown=0
+    until grep -q '^moorage: ready' "$log"; do
+        kill -0 "$cloud" 2>/dev/null || return 1
+        sleep 0.2
+        total=$(grep -c '^moorage: ' "$log" || true)
+        [ "$total" = "$shown" ] || sed -n 's/^moorage: /    /p' "$log" | sed -n "$((shown + 1)),\$p"
+        shown=$total
+    done
+}
 
-if [ "$real" = yes ]; then
-    say "building the lab: two racks of two hosts"
-    "$python" -m moorage.lab up
+mkdir -p "$MOORAGE_STATE"
+if "$bin/moorage" lab wait --patience 0 2>/dev/null; then
+    say "the cloud in $MOORAGE_STATE runs already"
+    if [ "$keep" = 0 ]; then
+        echo "KEEP=0 takes down only what it started: stop that cloud first, or name another MOORAGE_STATE" >&2
+        exit 1
+    fi
 else
-    say "no root: hosts are simulated, and what needs a guest is left out"
+    : >"$log"
+    world | sort >"$MOORAGE_STATE/world.before"
+    trap finish EXIT
+    trap 'exit 130' INT TERM
+    start_cloud
 fi
-"$python" -m moorage.lab demo
-say "the demo took $((SECONDS - started)) s"
+say "the cloud is ready"
+"$bin/moorage" lab demo

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from moorage.core.errors import MoorageError
 from moorage.lab import demo, image, model, probe, up
+from moorage.lab.ovn import OvnCentral
 from moorage.lab.shell import run
 
 app = typer.Typer(
@@ -71,9 +72,14 @@ def lab_up(
 
 @app.command("down")
 def lab_down(*, state: State = DEFAULT_STATE) -> None:
-    """Take the lab down, guests included, and leave nothing of it."""
+    """Take the lab down, guests included, and leave nothing of it.
+
+    OVN's databases, which a cloud leaves running for the lab's sake, are ended too unless the cloud still runs.
+    """
     with _said():
         up.down(lab_state(state), progress=typer.echo)
+        if not demo.cloud_listens(state.absolute()):
+            OvnCentral(state.absolute() / "ovn").stop_now()
 
 
 @app.command("status")

@@ -167,9 +167,19 @@ class Demo:
         self._tell("TCP echo on port 7: what was sent came back")
 
     def _console(self, server: Json) -> None:
+        """The guest's own lines; it answers on the network a moment before it says so."""
+        limit = time.monotonic() + 30
+        while True:
+            log = self._openstack_text("console", "log", "show", server["ID"])
+            lines = [line for line in log.splitlines() if "moorage guest" in line]
+            if any("ready" in line for line in lines):
+                break
+            if time.monotonic() > limit:
+                raise LabError(
+                    f"the console of {server['Name']} does not say that it is ready: {log[-400:]!r}"
+                )
         self._tell(f"the console of {server['Name']}:")
-        log = self._openstack_text("console", "log", "show", server["ID"])
-        self._quote("\n".join(line for line in log.splitlines() if "moorage guest" in line) or log[-800:])
+        self._quote("\n".join(lines))
 
     def _delete(self, server: Json) -> None:
         self._tell(f"deleting {server['Name']}")
@@ -258,12 +268,20 @@ def _listens(clouds: Clouds) -> bool:
     found = yaml.safe_load(clouds.file.read_text())
     identity = urlsplit(found["clouds"][clouds.user]["auth"]["auth_url"])
     try:
-        with socket.socket(socket.AF_UNIX) as agents:
-            agents.connect(str(clouds.state / "agent.sock"))
         with socket.create_connection((identity.hostname, identity.port or 80), timeout=5):
-            return True
+            return cloud_listens(clouds.state)
     except OSError:
         return False
+
+
+def cloud_listens(state: Path) -> bool:
+    """True when a cloud takes connections of agents in this state folder."""
+    try:
+        with socket.socket(socket.AF_UNIX) as agents:
+            agents.connect(str(state / "agent.sock"))
+    except OSError:
+        return False
+    return True
 
 
 def _program(name: str) -> str:

@@ -67,16 +67,18 @@ def start_daemon(
 
     Its three streams are its log file and nothing of ours, so the caller's pipes close when the caller ends.
     """
-    with log.open("ab") as output:
-        child = subprocess.Popen(
-            [str(word) for word in argv],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **env} if env else None,
-            start_new_session=True,
-        )
-    return child.pid
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    return os.posix_spawnp(
+        str(argv[0]),
+        [str(word) for word in argv],
+        {**os.environ, **(env or {})},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
 
 
 def alive(pid: int) -> bool:
