@@ -11,12 +11,11 @@ import openstack
 import pytest
 import yaml
 
-from moorage.children import services
 from moorage.children.bootstrap import Addresses
 from moorage.children.identity import IdentityClient
 from moorage.children.process import group_alive
 from moorage.children.upstreams import Upstreams
-from support.identity import Identity, identity, settings
+from support.identity import Identity, identity
 
 
 @pytest.fixture(scope="module")
@@ -116,42 +115,22 @@ async def test_another_project_does_not_see_an_image_and_a_reader_makes_none(ups
     assert "403" in refused or "Forbidden" in refused
 
 
-async def test_a_database_that_outlived_its_state_folder_gets_the_new_passwords(postgres, tmp_path):
-    chosen = settings(
-        postgres.url(), tmp_path / "old", images=False, plan=None, identity_database="keystone_lost"
+async def test_a_restart_keeps_everything_and_a_lost_state_folder_gets_new_passwords(upstream, tmp_path):
+    """The last test here: it takes the module's Keystone down and up, twice."""
+    running = upstream.upstreams
+    before = running.project_ids
+    pids = [running.keystone.child.pid, running.glance.child.pid]
+    await running.stop()
+    assert not any(group_alive(pid) for pid in pids)
+    assert list((running.settings.state / "run").iterdir()) == []
+
+    moved = msgspec.structs.replace(
+        running.settings, addresses=Addresses(compute="http://127.0.0.1:3/v2.1"), plan=None, with_images=False
     )
-    first = Upstreams(chosen)
-    await first.start()
-    await first.stop()
-    second = Upstreams(msgspec.structs.replace(chosen, state=tmp_path / "new"))
-    assert second.credentials["demo"] != first.credentials["demo"]
-    await second.start()
-    try:
-        assert second.project_ids == first.project_ids
-        async with IdentityClient(
-            second.auth_url, username="demo", password=second.credentials["demo"], project="demo"
-        ) as client:
-            assert await client.call("GET", "/auth/projects")
-    finally:
-        await second.stop()
-
-
-async def test_a_restart_keeps_everything_and_stop_leaves_no_process(postgres, tmp_path):
-    chosen = settings(postgres.url(), tmp_path, images=False, plan=None, identity_database="keystone_restart")
-    first = Upstreams(chosen)
-    await first.start()
-    before = first.project_ids
-    pid = first.keystone.child.pid
-    await first.stop()
-    assert not group_alive(pid)
-    assert list((tmp_path / "run").iterdir()) == []
-
-    moved = msgspec.structs.replace(chosen, addresses=Addresses(compute="http://127.0.0.1:3/v2.1"))
     second = Upstreams(moved)
-    await second.keystone.prepare()
-    assert not second.keystone.renewed
     await second.start()
     try:
+        assert not second.keystone.renewed
         assert second.project_ids == before
         written = yaml.safe_load(second.clouds_file.read_text())["clouds"]
         assert set(written) == {"moorage", "moorage-admin"}
@@ -162,9 +141,20 @@ async def test_a_restart_keeps_everything_and_stop_leaves_no_process(postgres, t
                 return cloud.session.get_endpoint(service_type="compute", interface="public")
 
         assert await asyncio.to_thread(quietly, compute) == "http://127.0.0.1:3/v2.1"
-        assert await services.recorded(second.keystone.base) == second.keystone.mark
     finally:
         await second.stop()
+
+    third = Upstreams(msgspec.structs.replace(moved, state=tmp_path))
+    assert third.credentials["demo"] != second.credentials["demo"]
+    await third.start()
+    try:
+        assert third.keystone.renewed
+        assert third.project_ids == before
+        login = {"username": "demo", "password": third.credentials["demo"], "project": "demo"}
+        async with IdentityClient(third.auth_url, **login) as client:
+            assert await client.call("GET", "/auth/projects")
+    finally:
+        await third.stop()
 
 
 def quietly(function):
