@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -33,9 +34,12 @@ def lab_state(state: Path) -> Path:
     return state.absolute() / "lab"
 
 
-def enroll_by_command(host: str) -> str:
-    """A one-time token for a host, as ``moorage host enroll`` prints it."""
-    return run(sys.executable, "-m", "moorage.cli.main", "host", "enroll", host, timeout=60).split()[-1]
+def enroll_by_command(state: Path, host: str) -> str:
+    """A one-time token for a host, as ``moorage host enroll`` prints it for the cloud in ``state``."""
+    env = {"MOORAGE_STATE": str(state)}
+    if (state / "clouds.yaml").exists():
+        env["OS_CLIENT_CONFIG_FILE"] = str(state / "clouds.yaml")
+    return run(sys.executable, "-m", "moorage.cli.main", "host", "enroll", host, env=env).split()[-1]
 
 
 @app.command("up")
@@ -65,7 +69,7 @@ def lab_up(
             lab_state(state),
             southbound=southbound,
             control_url=control_url if agents else None,
-            enroll=enroll_by_command if agents else None,
+            enroll=partial(enroll_by_command, root) if agents else None,
             progress=typer.echo,
         )
 
