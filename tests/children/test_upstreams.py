@@ -138,7 +138,7 @@ async def test_a_restart_keeps_everything_and_a_lost_state_folder_gets_new_passw
 
         def compute() -> str:
             with openstack.connect(**written["moorage"], load_yaml_config=False) as cloud:
-                return cloud.session.get_endpoint(service_type="compute", interface="public")
+                return cloud.session.get_endpoint(service_type="compute", region_name="RegionOne")
 
         assert await asyncio.to_thread(quietly, compute) == "http://127.0.0.1:3/v2.1"
     finally:
