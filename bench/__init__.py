@@ -1,0 +1,1 @@
+"""Measurements. They print, and assert nothing; `make bench` runs them all."""

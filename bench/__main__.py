@@ -1,0 +1,5 @@
+"""`python -m bench`: every measurement."""
+
+from bench.boots import main
+
+main()
