@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 
-class Flavor(msgspec.Struct, frozen=True, kw_only=True):
+class Flavor(msgspec.Struct, frozen=True):
     id: str
     name: str
     vcpus: int
@@ -35,7 +35,7 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Keypair(msgspec.Struct, frozen=True, kw_only=True):
+class Keypair(msgspec.Struct, frozen=True):
     id: int
     user_id: str
     name: str
@@ -45,7 +45,7 @@ class Keypair(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class Server(msgspec.Struct, frozen=True):
     """One server. ``host`` is None until one is chosen; ``flavor`` is the snapshot taken at creation.
 
     ``requested_networks``: [{"network_id", "port_id", "fixed_ip", "tag"}] in the order of the NICs.
@@ -102,7 +102,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class Action(msgspec.Struct, frozen=True):
     """Something a user asked of a server; its events tell how it went."""
 
     id: int
@@ -116,7 +116,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
 
 
-class ActionEvent(msgspec.Struct, frozen=True, kw_only=True):
+class ActionEvent(msgspec.Struct, frozen=True):
     id: int
     action_id: int
     event: str
@@ -127,7 +127,7 @@ class ActionEvent(msgspec.Struct, frozen=True, kw_only=True):
     finish_time: datetime | None
 
 
-class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
+class Aggregate(msgspec.Struct, frozen=True):
     """A set of hosts; the metadata key ``availability_zone`` makes it a zone."""
 
     id: int
@@ -144,7 +144,7 @@ class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
         return self.metadata.get("availability_zone")
 
 
-class ServerGroup(msgspec.Struct, frozen=True, kw_only=True):
+class ServerGroup(msgspec.Struct, frozen=True):
     id: str
     project_id: str
     user_id: str
@@ -155,7 +155,7 @@ class ServerGroup(msgspec.Struct, frozen=True, kw_only=True):
     members: list[str]
 
 
-class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True):
+class PlacementRecord(msgspec.Struct, frozen=True):
     """The plan of one attempt to place a server, as the scheduler made it."""
 
     server_id: str

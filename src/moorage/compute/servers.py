@@ -49,7 +49,7 @@ _new = sa.func.unnest(
     texts_param("names"),
     texts_param("hostnames"),
     sa.bindparam("indexes", type_=sa.ARRAY(sa.Integer)),
-).table_valued("id", "name", "hostname", "launch_index", name="new")
+).table_valued("id", "name", "hostname", "launch_index").render_derived(name="wanted")
 _COMMON: dict[str, Any] = {
     **dict.fromkeys(
         (
