@@ -149,7 +149,8 @@ def build(records: Mapping[str, Held], expected: Mapping[tuple[str, str], int]) 
         position=position,
         trait_rows=trait_rows,
         aggregate_rows=aggregate_rows,
-        traits=[sorted(record.traits or ()) for record in order],
+        # Standard traits first, as upstream lists them.
+        traits=[sorted(record.traits or (), key=lambda t: (t.startswith("CUSTOM_"), t)) for record in order],
         sharing=sharing,
         shared_by_tree=shared,
         tree_of_name={order[row].name: number for number, row in enumerate(first.tolist())},

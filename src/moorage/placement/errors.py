@@ -133,7 +133,8 @@ class UnknownNames(BadRequest):
 
     def __init__(self, kind: str, names: list[str], where: str | None = None) -> None:
         what = f"Invalid {kind} in {where}" if where else f"Unknown {kind} in the request"
-        super().__init__(f"{what}: No such {kind} {', '.join(names)}.", names=names)
+        plural = "trait(s):" if kind == "trait" else kind
+        super().__init__(f"{what}: No such {plural} {', '.join(names)}.", names=names)
 
 
 class StandardName(BadRequest):

@@ -7,8 +7,8 @@ exact combination is then searched in the chosen tree alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ class Alignment:
     columns: Columns
     states: HostStates
     trees: NDArray[np.int64]
+    offers: dict[str, Offers] = field(default_factory=dict)
+    """Per resource class, where no tree has a choice of providers."""
 
     @classmethod
     def of(cls, columns: Columns, states: HostStates) -> Alignment:
@@ -70,9 +72,7 @@ def host_table(alignment: Alignment, request: Request) -> HostTable:
     """Return the table for one request: the columns that its checks and the ranking read."""
     columns, states, trees = alignment.columns, alignment.states, alignment.trees
     wanted = {*request.resources, *(weigher.resource_class for weigher in DEFAULT_WEIGHERS)}
-    resources = {
-        name: _gather(columns, columns.classes[name], trees) for name in wanted if name in columns.classes
-    }
+    resources = {name: _gather(alignment, name) for name in wanted if name in columns.classes}
     return HostTable(
         names=states.names,
         up=states.up,
@@ -101,38 +101,79 @@ def _in_trees(columns: Columns, trait: str, trees: NDArray[np.int64]) -> Mask:
     return having[trees]
 
 
-def _gather(columns: Columns, column: ClassColumn, trees: NDArray[np.int64]) -> ResourceColumn:
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Where each host's best provider of one class stands in its column, and the figures that do not move."""
+
+    best: NDArray[np.int64]
+    missing: Mask | None
+    capacity: NDArray[np.int64]
+    min_unit: NDArray[np.int64]
+    max_unit: NDArray[np.int64]
+    step_size: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, column: ClassColumn, best: NDArray[np.int64]) -> Offers:
+        """Gather the figures of the best providers; a host without one has none to give."""
+        missing = best < 0
+        absent = missing if bool(missing.any()) else None
+        return cls(
+            best,
+            absent,
+            _pick(column.capacity, best, absent, 0),
+            _pick(column.min_unit, best, absent, 1),
+            _pick(column.max_unit, best, absent, NO_LIMIT),
+            _pick(column.step_size, best, absent, 1),
+        )
+
+
+def _pick(
+    figures: NDArray[np.int64], best: NDArray[np.int64], missing: Mask | None, otherwise: int
+) -> NDArray[np.int64]:
+    picked: NDArray[np.int64] = figures[best]
+    if missing is not None:
+        picked[missing] = otherwise
+    return picked
+
+
+def _gather(alignment: Alignment, name: str) -> ResourceColumn:
+    columns = alignment.columns
+    column = columns.classes[name]
     free = column.capacity - column.used
-    best = _best(columns, column, free)[trees]
-    missing = best < 0
-
-    def pick(figures: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
-        return np.where(missing, otherwise, figures[best])
-
+    offers = alignment.offers.get(name)
+    if offers is None:
+        best, lasting = _best(columns, column, free)
+        offers = Offers.of(column, best[alignment.trees])
+        if lasting:
+            alignment.offers[name] = offers
     return ResourceColumn(
-        capacity=pick(column.capacity, 0),
-        free=pick(free, 0),
-        min_unit=pick(column.min_unit, 1),
-        max_unit=pick(column.max_unit, NO_LIMIT),
-        step_size=pick(column.step_size, 1),
-        expected=pick(column.expected, 0),
+        capacity=offers.capacity,
+        free=_pick(free, offers.best, offers.missing, 0),
+        min_unit=offers.min_unit,
+        max_unit=offers.max_unit,
+        step_size=offers.step_size,
+        expected=_pick(column.expected, offers.best, offers.missing, 0),
     )
 
 
-def _best(columns: Columns, column: ClassColumn, free: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each tree (and for index -1) the place in the column of its best provider, or -1."""
+def _best(columns: Columns, column: ClassColumn, free: NDArray[np.int64]) -> tuple[NDArray[np.int64], bool]:
+    """Return for each tree (and for index -1) the place in the column of its best provider, or -1.
+
+    The second value tells whether usage cannot change the answer: no tree has a choice.
+    """
     best = np.full(columns.trees + 1, -1, dtype=np.int64)
     tree = columns.tree[column.rows]
-    # Ascending by what is free: the last write for a tree is its best. Usually a tree has one provider of a
-    # class, and then any order will do.
-    order: Sequence[int] | NDArray[np.intp] = np.arange(len(tree))
-    if len(tree) > 1 and bool((tree[1:] == tree[:-1]).any()):
+    order: NDArray[np.intp] = np.arange(len(tree))
+    choice = len(tree) > 1 and bool((tree[1:] == tree[:-1]).any())
+    if choice:
+        # Ascending by what is free: the last write for a tree is its best.
         order = np.argsort(free, kind="stable")
     best[tree[order]] = order
     for row, served in columns.sharing.items():
         at = int(np.searchsorted(column.rows, row))
         if at < len(column.rows) and column.rows[at] == row:
+            choice = True
             for number in served.tolist():
                 if best[number] < 0 or free[best[number]] < free[at]:
                     best[number] = at
-    return best
+    return best, not choice

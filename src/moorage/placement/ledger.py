@@ -28,6 +28,12 @@ class Ledger:
         found = await PROVIDER.first(tx, id=uuid)
         return found or await providers.create_provider(tx, provider=uuid, name=name, parent=parent)
 
+    async def rename_provider(self, tx: Tx, uuid: str, name: str) -> Provider:
+        """Give a provider another name, in its place. Raises ProviderNotFound, DuplicateProvider."""
+        return await providers.update_provider(
+            tx, provider=uuid, name=name, parent=None, keep_parent=True, reparent=False
+        )
+
     async def set_inventory(
         self, tx: Tx, provider_uuid: str, inventory: Mapping[str, Inventory], generation: int | None = None
     ) -> int:

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from moorage.placement.candidates import Candidate, Query, RequestGroup, Search
+from moorage.placement.config import DEFAULT_INTERVAL
+from moorage.placement.errors import CapacityExceeded, NoInventory
 from moorage.placement.hosts import PHYSNET_PREFIX, Alignment, HostStates, host_table
 from moorage.placement.index import Follower, Index
 from moorage.placement.ledger import Ledger
 from moorage.placement.model import Inventory
 from moorage.placement.names import normalised
-from moorage.scheduling import Plan, Request, plan
+from moorage.scheduling import Plan, Refusal, Request, plan
 from moorage.store.database import Database, Tx
 from moorage.store.signals import Signals
 
 _CHILDREN = uuid.UUID("2f4f1a3c-52a7-4a0b-8f5e-6c0b1de2d7a1")
 """Namespace of the ids of child providers: the same child always gets the same id."""
+
+REFRESH_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a server went and why; without a host, `plan` and `refused` say why not."""
+
+    plan: Plan
+    host: str | None
+    candidate: Candidate | None
+    refused: tuple[Refusal, ...]
 
 
 class PlacementService:
@@ -25,13 +41,15 @@ class PlacementService:
     `start` loads the index; run `follower.run()` as a task to keep it up to date.
     """
 
-    def __init__(self, database: Database, signals: Signals | None = None) -> None:
+    def __init__(
+        self, database: Database, signals: Signals | None = None, *, interval: float = DEFAULT_INTERVAL
+    ) -> None:
         self.database = database
         self.index = Index()
         self.ledger = Ledger(self.index)
-        self.follower = Follower(database, self.index, signals)
+        self.follower = Follower(database, self.index, signals, interval)
         self._alignment: Alignment | None = None
-        self._reported: dict[str, object] = {}
+        self._reported: dict[str, tuple[float, object]] = {}
 
     async def start(self) -> None:
         """Load the index."""
@@ -57,6 +75,52 @@ class PlacementService:
             decision = self.plan(request, states, seed)
         return decision
 
+    async def place(
+        self,
+        tx: Tx,
+        *,
+        request: Request,
+        states: HostStates,
+        seed: int,
+        consumer: str,
+        project_id: str,
+        user_id: str,
+        groups: Iterable[RequestGroup] = (),
+        consumer_type: str = "INSTANCE",
+    ) -> Placed:
+        """Plan, then claim on the best host that the ledger agrees to. `groups` are those of ports.
+
+        Nothing is awaited between the plan and its first claim, so servers placed at once see each other's
+        claims in the ranking. Hosts that the ledger refused (the index was behind) are told in `refused`; when
+        none is left, the index catches up and everything is tried once more.
+        """
+        query = query_of(request, groups)
+        refused: list[Refusal] = []
+        decision = self.plan(request, states, seed)
+        for attempt in range(2):
+            if attempt:
+                await self.follower.catch_up()
+                decision = self.plan(request, states, seed)
+            for ranked in decision.ranking:
+                candidate = self.candidate(query, ranked.host)
+                if candidate is None:
+                    refused.append(Refusal(host=ranked.host, check="combination", reason="no_combination"))
+                    continue
+                try:
+                    await self.ledger.claim(
+                        tx,
+                        consumer=consumer,
+                        project_id=project_id,
+                        user_id=user_id,
+                        consumer_type=consumer_type,
+                        allocations=candidate.allocations,
+                    )
+                except (CapacityExceeded, NoInventory) as error:
+                    refused.append(_lost(ranked.host, error))
+                    continue
+                return Placed(plan=decision, host=ranked.host, candidate=candidate, refused=tuple(refused))
+        return Placed(plan=decision, host=None, candidate=None, refused=tuple(refused))
+
     def candidate(self, query: Query, host: str) -> Candidate | None:
         """Return how a host would serve a query, or None when it cannot now."""
         columns = self.index.columns
@@ -80,15 +144,17 @@ class PlacementService:
         """Take over what an agent reports; writes only what differs, and returns whether anything did.
 
         Physical networks become traits CUSTOM_PHYSNET_* of a child provider `<host>:physnets`. A report that
-        repeats this process's last committed one costs no statement.
+        repeats this process's last committed one costs no statement, but every few minutes the ledger is compared
+        again, should somebody else have written there.
         """
         networks = sorted({normalised(name, PHYSNET_PREFIX) for name in physical_networks})
         report = (host_name, provider_uuid, dict(inventory), sorted(set(traits)), networks)
-        if self._reported.get(host_name) == report:
+        known = self._reported.get(host_name)
+        if known is not None and known[1] == report and time.monotonic() - known[0] < REFRESH_SECONDS:
             return False
         before = tx.statements
         await self._write_report(tx, host_name, provider_uuid, inventory, report[3], networks)
-        tx.on_commit(lambda: self._reported.__setitem__(host_name, report))
+        tx.on_commit(lambda: self._reported.update({host_name: (time.monotonic(), report)}))
         return tx.statements > before
 
     async def _write_report(
@@ -100,12 +166,25 @@ class PlacementService:
         traits: list[str],
         networks: list[str],
     ) -> None:
-        await self.ledger.ensure_provider(tx, uuid=provider_uuid, name=host_name)
+        found = await self.ledger.ensure_provider(tx, uuid=provider_uuid, name=host_name)
+        if found.name != host_name:
+            await self.ledger.rename_provider(tx, provider_uuid, host_name)
         await self.ledger.set_inventory(tx, provider_uuid, inventory)
         await self.ledger.set_traits(tx, provider_uuid, traits)
         child = str(uuid.uuid5(_CHILDREN, f"{provider_uuid}:physnets"))
         await self.ledger.ensure_provider(tx, uuid=child, name=f"{host_name}:physnets", parent=provider_uuid)
         await self.ledger.set_traits(tx, child, networks)
+
+
+def _lost(host: str, error: CapacityExceeded | NoInventory) -> Refusal:
+    return Refusal(
+        host=host,
+        check="claim",
+        reason="lost",
+        subject=error.resource_class,
+        needed=error.details.get("needed"),
+        available=error.details.get("available"),
+    )
 
 
 def query_of(request: Request, groups: Iterable[RequestGroup] = ()) -> Query:

@@ -90,7 +90,8 @@ class Plan:
     def ranking(self) -> list[Ranked]:
         """The hosts that pass, best first."""
         names = self.hosts.names
-        return [Ranked(names[i], round(float(s), 4)) for i, s in zip(self.order, self.scores, strict=True)]
+        scores = np.round(self.scores, 4).tolist()
+        return [Ranked(names[i], score) for i, score in zip(self.order, scores, strict=True)]
 
     @property
     def refusals(self) -> list[Refusal]:

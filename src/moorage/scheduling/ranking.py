@@ -45,9 +45,18 @@ def rank(
     for weigher in weighers:
         if len(chosen):
             total += weigher.weight * _scaled(weigher.score(hosts, chosen))
-    ties = np.random.default_rng(seed).permutation(len(chosen))
-    order = np.lexsort((ties, -total))
+    order = np.lexsort((_shuffled(len(chosen), seed), -total))
     return chosen[order], total[order]
+
+
+def _shuffled(count: int, seed: int) -> NDArray[np.uint64]:
+    """Return random keys: splitmix64 of position and seed, the same with every version of numpy."""
+    x = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        seed & (2**64 - 1)
+    )
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 def _scaled(scores: Scores) -> Scores:

@@ -47,7 +47,9 @@ def reworded(error: MoorageError) -> MoorageError:
         match = re.search(pattern, error.message)
         if match is not None:
             text = sentence.format(*match.groups())
-            where = "".join(f"['{part}']" for part in (error.field or "").split(".") if part)
+            where = "".join(
+                f"['{part}']" for part in re.findall(r"[\w-]+", error.field or "") if part != "key"
+            )
             return BadRequest(
                 f"JSON does not validate: {text}\n\nFailed validating '{keyword}' in schema, on{where or ' the body'}",
                 field=error.field,

@@ -87,7 +87,8 @@ def only_keys(query: Mapping[str, list[str]], allowed: Iterable[str]) -> None:
     unknown = sorted(set(query) - set(allowed))
     if unknown:
         raise BadRequest(
-            f"Invalid query string parameters: {', '.join(unknown)}: additional properties are not allowed.",
+            f"Invalid query string parameters: Additional properties are not allowed ('{unknown[0]}' was unexpected),"
+            f" '{unknown[0]}' does not match any of the regexes of this version.",
             field=unknown[0],
             code="placement.query.bad_value",
         )
@@ -97,7 +98,7 @@ def check_uuid(text: str, field: str) -> str:
     """Return the text when it is a UUID, else refuse the field."""
     if not is_uuid(text):
         raise BadRequest(
-            f"Expected '{field}' parameter to be a uuid, got: {text}",
+            f"Expected '{field}' parameter to be a format of uuid, got: {text}",
             field=field,
             code="placement.query.bad_value",
         )

@@ -10,6 +10,7 @@ import numpy as np
 
 from moorage.api import Version
 from moorage.core.errors import BadRequest
+from moorage.core.ids import is_uuid
 from moorage.placement.candidates import Query, RequestGroup
 from moorage.placement.columns import Columns
 from moorage.placement.http.common import check_uuid, only_keys
@@ -43,12 +44,12 @@ def _bad(message: str, field: str, code: str = BAD) -> BadRequest:
 def parse_resources(text: str, field: str) -> dict[str, int]:
     """Read `VCPU:2,MEMORY_MB:512`."""
     found: dict[str, int] = {}
-    for item in text.split(","):
+    for item in text.strip().split(","):
         name, colon, amount = item.partition(":")
         if not (name and colon and re.fullmatch(r"[0-9]+", amount)):
             raise _bad(
                 f"Badly formed resources parameter. Expected resources query string parameter in form:"
-                f" ?resources=VCPU:2,MEMORY_MB:1024. Got: {text}.",
+                f" ?resources=VCPU:2,MEMORY_MB:1024. Got: {text or 'empty string'}.",
                 field,
             )
         if int(amount) < 1:
@@ -82,7 +83,9 @@ def parse_traits(values: Iterable[str], field: str, *, forbid: bool, any_of: boo
             continue
         for name in text.split(","):
             bare = name.removeprefix("!") if forbid else name
-            if not bare or bare.startswith(("!", "in:")):
+            if bare.startswith("in:"):
+                raise _bad(f"The format '{text}' only supported since microversion 1.39.", field)
+            if not bare or bare.startswith("!"):
                 expected = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if forbid else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
                 raise _bad(
                     f"Invalid query string parameters: Expected '{field}' parameter value of the form: {expected}."
@@ -96,7 +99,7 @@ def parse_traits(values: Iterable[str], field: str, *, forbid: bool, any_of: boo
     single = {next(iter(names)) for names in required if len(names) == 1}
     if single & forbidden:
         raise _bad(
-            f"Conflicting required and forbidden traits found in '{field}': {', '.join(sorted(single & forbidden))}",
+            f"Conflicting required and forbidden traits found in {field}: {', '.join(sorted(single & forbidden))}",
             field,
         )
     return TraitSets(tuple(required), frozenset(forbidden))
@@ -124,8 +127,18 @@ def parse_member_of(values: list[str], field: str, *, repeat: bool, forbid: bool
         rest = text[1:] if negative else text
         several = rest.startswith("in:")
         names = frozenset(rest[3:].split(",")) if several else frozenset((rest,))
-        for name in names:
-            check_uuid(name, field)
+        if not several and "," in rest:
+            raise _bad(
+                "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword using the valid"
+                f" microversion. Got: {text}",
+                field,
+            )
+        if not all(is_uuid(name) for name in names):
+            raise _bad(
+                "Invalid query string parameters: Expected 'member_of' parameter to contain valid UUID(s)."
+                f" Got: {text}",
+                field,
+            )
         if negative:
             unwanted |= names
         else:
@@ -281,11 +294,17 @@ def _check_groups(
     for group in groups:
         if group.resources or (group.suffix and group.suffix in tied and version >= (1, 36)):
             continue
-        what = f"required{group.suffix}" if group.required else f"resources{group.suffix}"
+        what = (
+            "member_of"
+            if group.member_of or group.not_member_of
+            else "required"
+            if group.required
+            else "resources"
+        )
         raise _bad(
-            f"All traits and aggregates must be associated with resources: group '{group.suffix}' has no"
-            f" resources{group.suffix} (and is in no same_subtree).",
-            what,
+            f"All {what} parameters must be associated with resources: group '{group.suffix}' has no"
+            f" resources{group.suffix} and is in no same_subtree.",
+            f"{what}{group.suffix}",
         )
 
 
@@ -317,6 +336,8 @@ def _limit(query: Values) -> int | None:
     text = query["limit"][0]
     if not re.fullmatch(r"[1-9][0-9]*", text):
         raise _bad(
-            f"Invalid query string parameters: limit '{text}' does not match '^[1-9][0-9]*$'.", "limit"
+            "Invalid query string parameters: Failed validating 'pattern':"
+            f" limit '{text}' does not match '^[1-9][0-9]*$'.",
+            "limit",
         )
     return int(text)
