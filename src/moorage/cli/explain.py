@@ -10,16 +10,15 @@ from rich.table import Table
 def render(placement: dict[str, Any], console: Console) -> None:
     """Print each attempt: the host taken, the ranking, and every refused host with every failing check."""
     for attempt in placement["attempts"]:
-        plan = attempt["plan"]
-        chosen = plan.get("chosen")
+        chosen = attempt.get("chosen")
         console.print(f"attempt {attempt['attempt']}: " + (f"placed on {chosen}" if chosen else "no host"), highlight=False)
         console.print(f"  {plan['summary']}", highlight=False)
         table = Table("host", "outcome", "why")
-        for place, ranked in enumerate(plan["ranking"], 1):
+        for place, ranked in enumerate(attempt["ranking"], 1):
             outcome = "chosen" if ranked["host"] == chosen else f"suitable, rank {place}"
             table.add_row(ranked["host"], outcome, f"score {ranked['score']}")
         reasons: dict[str, list[str]] = defaultdict(list)
-        for refusal in plan["refusals"]:
+        for refusal in attempt["refusals"]:
             reasons[refusal["host"]].append(_words(refusal))
         for host, words in reasons.items():
             table.add_row(host, "refused", "; ".join(words))

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -18,10 +18,9 @@ from oslo_config import cfg
 
 from moorage.agent.fleet import Fleet
 from moorage.agent.fleet import hosts as simulated_hosts
-from moorage.children import bootstrap, clouds, credentials
-from moorage.children.glance import Glance, GlanceSettings
-from moorage.children.keystone import Keystone, KeystoneSettings
+from moorage.children.bootstrap import Addresses
 from moorage.children.services import find_venv
+from moorage.children.upstreams import Upstreams, UpstreamsSettings
 from moorage.core.log import get_logger
 from moorage.lab import model as lab_model
 from moorage.lab import up as lab
@@ -64,7 +63,7 @@ class AllInOne:
             self.say("stopping")
 
     @contextlib.contextmanager
-    def _lock(self):  # type: ignore[no-untyped-def]  # noqa: ANN202  a generator of nothing
+    def _lock(self) -> Iterator[None]:
         with self.state.lock.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,53 +112,28 @@ class AllInOne:
                 password=conf.identity_password or "",
             )
         self.say("Keystone and Glance")
-        venv = find_venv()
-        names = [user.name for user in bootstrap.USERS]
-        secrets = credentials.load_or_create(self.state.credentials, names)
-        keystone = Keystone(
-            KeystoneSettings(
-                venv=venv,
-                state=self.state.children,
+        upstreams = Upstreams(
+            UpstreamsSettings(
+                venv=find_venv(),
+                state=self.state.root,
                 postgres_url=postgres,
-                port=conf.identity_port,
-                admin_password=secrets["admin"],
+                host=conf.listen,
+                identity_port=conf.identity_port,
+                image_port=conf.image_port,
+                addresses=Addresses(
+                    compute=f"http://{conf.listen}:{conf.compute_port}/v2.1",
+                    placement=f"http://{conf.listen}:{conf.placement_port}",
+                    network=f"http://{conf.listen}:{conf.network_port}",
+                ),
             )
         )
-        auth_url = keystone.settings.auth_url
-        glance = Glance(
-            GlanceSettings(
-                venv=venv,
-                state=self.state.children,
-                postgres_url=postgres,
-                port=conf.image_port,
-                auth_url=auth_url,
-                password=secrets["glance"],
-            )
-        )
-        await asyncio.gather(keystone.prepare(), glance.prepare())
-        stack.push_async_callback(keystone.stop)
-        stack.push_async_callback(glance.stop)
-        await asyncio.gather(keystone.start(), glance.start())
-        addresses = bootstrap.Addresses(
-            identity=auth_url,
-            compute=f"http://{conf.listen}:{conf.compute_port}/v2.1",
-            placement=f"http://{conf.listen}:{conf.placement_port}",
-            network=f"http://{conf.listen}:{conf.network_port}",
-            image=glance.settings.url,
-        )
-        plan = bootstrap.cloud_plan(addresses)
-        await bootstrap.apply(auth_url, plan, secrets, reset_passwords=keystone.renewed)
-        entries = {
-            "moorage": clouds.entry(
-                auth_url, username="demo", password=secrets["demo"], project="demo", region=plan.region
-            ),
-            "moorage-admin": clouds.entry(
-                auth_url, username="admin", password=secrets["admin"], project="admin", region=plan.region
-            ),
-        }
-        clouds.write(self.state.clouds, entries)
+        await upstreams.start()
+        stack.push_async_callback(upstreams.stop)
         return Identity(
-            auth_url=auth_url, image_url=glance.settings.url, username="moorage", password=secrets["moorage"]
+            auth_url=upstreams.auth_url,
+            image_url=upstreams.addresses.image,
+            username="moorage",
+            password=upstreams.credentials["moorage"],
         )
 
     async def _cloud(self, stack: AsyncExitStack, url: str, identity: Identity) -> Cloud:

@@ -9,7 +9,6 @@ Two of them can live in one process, as they do in the tests.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -30,10 +29,8 @@ from moorage.compute.operations.lifecycle import OperationLifecycle
 from moorage.compute.operations.services import OperationSettings, Services
 from moorage.compute.service import ComputeService
 from moorage.core.log import get_logger
-from moorage.keepers.keeper import Keeper
 from moorage.network.config import settings as network_settings
 from moorage.network.http.routes import network_api
-from moorage.network.mechanisms.base import Mechanism
 from moorage.network.service import NetworkService
 from moorage.operations import Runner
 from moorage.operations.faults import Faults
@@ -222,6 +219,3 @@ class _Prefixes:
             if path.startswith(prefix):
                 return await app(scope, receive, send)
         return await self._otherwise(scope, receive, send)
-
-
-__all__: Sequence[str] = ("Cloud", "Identity", "Keeper", "Mechanism")

@@ -39,13 +39,10 @@ EVENT = "compute__do_build_and_run_instance"
 # A claim may meet others' on the same host; each next one costs a statement.
 CLAIM_TRIES = 20
 
-_PLAN = (
-    sa.dialects.postgresql.insert(placements)
-    .values(
-        server_id=text_param("server_id"),
-        attempt=sa.bindparam("attempt", type_=sa.Integer),
-        plan=sa.bindparam("plan", type_=Json),
-    )
+_PLAN = sa.dialects.postgresql.insert(placements).values(
+    server_id=text_param("server_id"),
+    attempt=sa.bindparam("attempt", type_=sa.Integer),
+    plan=sa.bindparam("plan", type_=Json),
 )
 _KEEP_PLAN = Statement(
     _PLAN.on_conflict_do_update(index_elements=["server_id", "attempt"], set_={"plan": _PLAN.excluded.plan})
@@ -201,7 +198,9 @@ async def activate(step: Step) -> None:
     """The server is there."""
     p = step.params
     await server_state.running(step.tx, p["server_id"])
-    await actions.event_finished(step.tx, p["server_id"], p["request_id"], EVENT, host=step.data["claim_host"])
+    await actions.event_finished(
+        step.tx, p["server_id"], p["request_id"], EVENT, host=step.data["claim_host"]
+    )
 
 
 async def boot_failed(step: Step) -> None:
@@ -211,7 +210,10 @@ async def boot_failed(step: Step) -> None:
     plan = (error.get("details") or {}).get("plan")
     if plan is not None:
         await _KEEP_PLAN.run(
-            step.tx, server_id=p["server_id"], attempt=error["details"]["attempt"], plan={**plan, "chosen": None}
+            step.tx,
+            server_id=p["server_id"],
+            attempt=error["details"]["attempt"],
+            plan={**plan, "chosen": None},
         )
     message = _message(error, step.refusals)
     await actions.event_finished(step.tx, p["server_id"], p["request_id"], EVENT, error=message)
@@ -223,7 +225,9 @@ async def boot_failed(step: Step) -> None:
 def _message(error: dict[str, Any], refusals: list[dict[str, Any]]) -> str:
     message = str(error.get("message") or "The build failed.")
     if refusals:
-        message += f" {len(refusals)} host{'s' if len(refusals) > 1 else ''} refused: {refusals[-1]['message']}"
+        message += (
+            f" {len(refusals)} host{'s' if len(refusals) > 1 else ''} refused: {refusals[-1]['message']}"
+        )
     return message
 
 

@@ -1,7 +1,7 @@
 """server.delete: the guest first, then what it held.
 
-    destroy_guest   the host removes guest, taps and files; a host that is down does so when it is back
-    release         ports, claim and quota are given back, the server is DELETED
+destroy_guest   the host removes guest, taps and files; a host that is down does so when it is back
+release         ports, claim and quota are given back, the server is DELETED
 """
 
 from moorage.compute import actions, server_state
@@ -25,7 +25,12 @@ async def destroy_guest(step: Step) -> Command | None:
     if not app.directory.is_up(server.host):
         # Queued for the host's return; users get their quota and addresses back now.
         await app.link.enqueue(
-            step.tx, host=server.host, operation=step.operation_id, step="destroy_guest", fence=0, payload=payload
+            step.tx,
+            host=server.host,
+            operation=step.operation_id,
+            step="destroy_guest",
+            fence=0,
+            payload=payload,
         )
         return None
     return Command(server.host, "guest.destroy", payload, app.settings.command_timeout)

@@ -35,7 +35,13 @@ class Directory:
     """``start`` loads it and keeps it; ``states`` and ``networking`` answer from memory."""
 
     def __init__(
-        self, database: Database, signals: Signals, link: AgentLink, *, default_zone: str = "nova", every: float = 5.0
+        self,
+        database: Database,
+        signals: Signals,
+        link: AgentLink,
+        *,
+        default_zone: str = "nova",
+        every: float = 5.0,
     ) -> None:
         self._database = database
         self._signals = signals

@@ -63,7 +63,13 @@ def network_data(vifs: tuple[Vif, ...]) -> dict[str, Any]:
     links, networks, services = [], [], []
     for number, vif in enumerate(vifs):
         links.append(
-            {"id": vif.iface, "vif_id": vif.port_id, "type": "phy", "mtu": vif.mtu, "ethernet_mac_address": vif.mac}
+            {
+                "id": vif.iface,
+                "vif_id": vif.port_id,
+                "type": "phy",
+                "mtu": vif.mtu,
+                "ethernet_mac_address": vif.mac,
+            }
         )
         for ip in vif.fixed_ips:
             v6 = ":" in ip.address

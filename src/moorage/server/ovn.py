@@ -1,0 +1,36 @@
+"""OVN's part of a control plane: the mechanism that binds ports to it, and the keepers that write and watch it."""
+
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from moorage.network.mechanisms.base import Mechanism
+from moorage.network.mechanisms.ovn.mechanism import OvnMechanism
+from moorage.network.service import NetworkService
+from moorage.store.database import Database
+from moorage.store.signals import Signals
+
+
+class OvnKeepers:
+    """Nothing, where no Northbound database is configured: then only simulated hosts can carry ports."""
+
+    def __init__(self, database: Database, signals: Signals, nb: str | None, sb: str | None) -> None:
+        self._database = database
+        self._signals = signals
+        self._remotes = (nb, sb) if nb and sb else None
+
+    @classmethod
+    def of(cls, conf: cfg.ConfigOpts, database: Database, signals: Signals) -> "OvnKeepers":
+        """From the options of [network]."""
+        return cls(database, signals, conf.network.ovn_nb, conf.network.ovn_sb)
+
+    @property
+    def mechanisms(self) -> Sequence[Mechanism]:
+        """For the network service."""
+        return [OvnMechanism(nb=self._remotes[0], sb=self._remotes[1])] if self._remotes else []
+
+    async def start(self, network: NetworkService) -> None:
+        """Connect, write what differs, follow."""
+
+    async def stop(self) -> None:
+        """Stop following; OVN keeps what it has."""

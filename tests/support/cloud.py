@@ -1,0 +1,130 @@
+"""The whole cloud in one process: real HTTP, real PostgreSQL, a real Keystone and Glance, simulated hosts."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+from moorage.agent.fleet import Fleet, SimulatedHost
+from moorage.agent.fleet import hosts as many_hosts
+from moorage.agent.hypervisors.simulated import Behaviour
+from moorage.core import config
+from moorage.operations.faults import Faults
+from moorage.server.cloud import Cloud
+from moorage.server.cloud import Identity as CloudIdentity
+from moorage.server.options import options
+from moorage.store.database import Database
+from tests.support.identity import Identity
+
+
+class Client:
+    """One user's requests to one cloud; answers are (status, body)."""
+
+    def __init__(self, session: aiohttp.ClientSession, cloud: Cloud, token: str) -> None:
+        self._session = session
+        self._cloud = cloud
+        self.token = token
+
+    async def request(
+        self, api: str, method: str, path: str, body: Any = None, *, version: str | None = None
+    ) -> tuple[int, Any]:
+        headers = {"X-Auth-Token": self.token}
+        if version:
+            headers["OpenStack-API-Version"] = f"{api} {version}"
+        prefix = "/v2.1" if api == "compute" and not path.startswith("/moorage") else ""
+        prefix = "/v2.0" if api == "network" else prefix
+        url = self._cloud.url(api) + prefix + path
+        async with self._session.request(method, url, json=body, headers=headers) as answer:
+            return answer.status, await answer.json() if answer.content_type == "application/json" else None
+
+    async def get(self, api: str, path: str, **kw: Any) -> Any:
+        status, body = await self.request(api, "GET", path, **kw)
+        assert status == 200, (status, body)
+        return body
+
+    async def make(self, api: str, path: str, body: Any, **kw: Any) -> Any:
+        status, found = await self.request(api, "POST", path, body, **kw)
+        assert status in (200, 201, 202), (status, found)
+        return found
+
+    async def wait_for(self, server_id: str, *states: str, within: float = 60) -> Any:
+        """The server once its status is one of ``states``; "gone" is a 404."""
+        async with asyncio.timeout(within):
+            while True:
+                status, body = await self.request("compute", "GET", f"/servers/{server_id}")
+                found = "gone" if status == 404 else body["server"]["status"]
+                if found in states:
+                    return body.get("server")
+                await asyncio.sleep(0.02)
+
+
+class TestCloud:
+    """A cloud, its hosts, its users."""
+
+    __test__ = False
+
+    def __init__(self, cloud: Cloud, fleet: Fleet, session: aiohttp.ClientSession, identity: Identity) -> None:
+        self.cloud = cloud
+        self.fleet = fleet
+        self.identity = identity
+        self._session = session
+
+    async def client(self, user: str = "demo") -> Client:
+        return Client(self._session, self.cloud, await self.identity.token(user))
+
+
+@contextlib.asynccontextmanager
+async def running_cloud(  # noqa: PLR0913
+    database: Database,
+    identity: Identity,
+    *,
+    hosts: int | list[SimulatedHost] = 4,
+    behaviour: Behaviour | None = None,
+    faults: Faults | None = None,
+    fuse: bool = True,
+    **overrides: Any,
+) -> AsyncIterator[TestCloud]:
+    conf = config.load(
+        options(),
+        environ={},
+        overrides={
+            "compute_port": 0,
+            "placement_port": 0,
+            "network_port": 0,
+            **{k.replace("__", "."): v for k, v in overrides.items()},
+        },
+    )
+    facts = CloudIdentity(
+        auth_url=identity.auth_url,
+        image_url=identity.image_url,
+        username="moorage",
+        password=identity.service_password,
+    )
+    cloud = Cloud(conf, database, facts, faults=faults, fuse=fuse)
+    await cloud.start()
+    wanted = list(many_hosts(hosts)) if isinstance(hosts, int) else hosts
+    async with database.transaction() as tx:
+        token = await cloud.link.registry.create_token(tx, uses=len(wanted) + 1)
+    fleet = Fleet(cloud.url("compute"), wanted, token=token, behaviour=behaviour)
+    try:
+        await fleet.start()
+        await reported(cloud, len(wanted))
+        async with aiohttp.ClientSession() as session:
+            yield TestCloud(cloud, fleet, session, identity)
+    finally:
+        await fleet.stop()
+        await cloud.stop()
+
+
+async def reported(cloud: Cloud, count: int) -> None:
+    """Return once so many hosts are up in the scheduler's eyes and known to the index."""
+    async with asyncio.timeout(30):
+        while True:
+            await cloud.directory.refresh()
+            up = int(cloud.directory.states.up.sum())
+            if up >= count:
+                break
+            await asyncio.sleep(0.05)
+    await cloud.placement.follower.catch_up()
