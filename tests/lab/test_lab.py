@@ -1,5 +1,6 @@
 """A whole lab: built, used by hand-written networks and real guests, and taken down without a trace."""
 
+import os
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import moorage
 from moorage.lab import image, model, netns, probe, up
 from moorage.lab.errors import CommandFailed, LabError
 from moorage.lab.names import names_of
@@ -130,5 +132,8 @@ def test_a_probe_whose_port_nobody_knows_leaves_nothing(state, monkeypatch):
 def test_daemons_hold_no_pipe_of_the_caller(state):
     script = f"from pathlib import Path; from moorage.lab import up, model; up.up(model.default_file(), Path({str(state)!r}))"
     # run() reads both pipes to their ends, so it would time out here if a daemon kept one open.
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    env = {**os.environ, "PYTHONPATH": str(Path(moorage.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=120, check=False, env=env
+    )
     assert done.returncode == 0, done.stderr

@@ -101,7 +101,8 @@ class LabHost:
             end(processes_in(self.namespace))
         end(pid for pid in map(self.pid, PARTS) if pid is not None)
         netns.delete(self.namespace)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
     def vsctl(self, *words: str) -> str:
         """Run ovs-vsctl on the host's switch; it returns when the switch has done it."""

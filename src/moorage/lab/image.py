@@ -72,7 +72,8 @@ def build_image(cache: Path, progress: Progress = quiet) -> GuestImage:
     with tempfile.TemporaryDirectory(dir=cache, prefix="making-") as folder:
         work = Path(folder)
         _build(work, packages, progress)
-        shutil.rmtree(home, ignore_errors=True)
+        if home.exists():
+            shutil.rmtree(home)
         (work / "out").rename(home)
     progress(f"guest image: {image.disk} ({image.disk.stat().st_size / 1e6:.1f} MB)")
     return image

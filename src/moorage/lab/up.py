@@ -202,7 +202,8 @@ def _write_record(names: Names, lab: Lab, southbound: str | None, control_url: s
 def _remove_files(names: Names) -> None:
     """Remove what a lab makes in its folder, by name, and the folder itself when nothing else is in it."""
     for folder in ("hosts", "probes", "images", "ovn"):
-        shutil.rmtree(names.state / folder, ignore_errors=True)
+        if (names.state / folder).exists():
+            shutil.rmtree(names.state / folder)
     for file in ("lock", "lab.json"):
         (names.state / file).unlink(missing_ok=True)
     if not any(names.state.iterdir()):
