@@ -15,7 +15,7 @@ from moorage.children.bootstrap import Addresses
 from moorage.children.identity import IdentityClient
 from moorage.children.process import group_alive
 from moorage.children.upstreams import Upstreams
-from support.identity import Identity, identity
+from tests.support.identity import Identity, identity
 
 
 @pytest.fixture(scope="module")

@@ -120,6 +120,9 @@ def settings(postgres_url: str, folder: Path, *, images: bool = True, **changes:
         postgres_url=postgres_url,
         identity_port=identity_port,
         image_port=image_port,
+        # Several may share the session's PostgreSQL.
+        identity_database=f"keystone_{identity_port}",
+        image_database=f"glance_{image_port}",
         password_hash_rounds=4,
         with_images=images,
         plan=plan(
