@@ -8,7 +8,7 @@ import pytest
 
 from moorage.api import RequestContext
 from moorage.core.errors import Unauthorized
-from moorage.network.http import NetworkApp, network_api
+from moorage.network.http import network_api
 
 ALIEN = "00000000-0000-4000-8000-000000000000"
 
@@ -37,7 +37,7 @@ class Client:
 
 @pytest.fixture
 async def api(world):
-    app = network_api(NetworkApp(world.database, world.service), check)
+    app = network_api(world.service, world.database, authenticate=check)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as http:
         yield lambda token: Client(http, token)
 

@@ -140,6 +140,14 @@ def _status(new: str) -> Statement[Any]:
 
 
 _UP, _DOWN = _status("ACTIVE"), _status("DOWN")
+_LOST: Statement[Any] = Statement(
+    sa.update(_p)
+    .values(status="DOWN", revision_number=_p.c.revision_number + 1, updated_at=sa.func.now())
+    .where(_p.c.id == sa.any_(texts_param("ids")), _p.c.status == sa.literal_column("'ACTIVE'"))
+    .where(_b.c.port_id == _p.c.id, _b.c.status == sa.literal_column("'ACTIVE'"))
+    .where(_b.c.mechanism == text_param("mechanism"))
+    .returning(_p.c.id)
+)
 _PORTS = Statement(selects.PORTS.where(_p.c.id == sa.any_(texts_param("ids"))), row=Port)
 
 
@@ -225,6 +233,11 @@ class Bindings:
     async def down(self, tx: Tx, told: Sequence[tuple[str, str]]) -> list[Port]:
         """Ports are no longer plugged where they are bound. Gives those that were ACTIVE before."""
         return await _set_status(tx, _DOWN, told)
+
+    async def lost(self, tx: Tx, ids: Sequence[str], *, mechanism: str) -> None:
+        """Ports are plugged nowhere: those that the mechanism has bound are no longer ACTIVE."""
+        if ids:
+            await _LOST.run(tx, ids=list(ids), mechanism=mechanism)
 
 
 async def _set_status(tx: Tx, statement: Statement[Any], told: Sequence[tuple[str, str]]) -> list[Port]:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from moorage.core.ids import new_id
 from moorage.network import errors, listing, rows, segmentation, selects, tables
-from moorage.network.changes import NETWORK, PORT, Changes
+from moorage.network.changes import NETWORK, PORT, SUBNET, Changes
 from moorage.network.model import Network
 from moorage.network.quotas import Quotas
 from moorage.store.database import Tx
@@ -154,6 +154,7 @@ class Networks:
                 "the network."
             ) from error
         await self._changes.record(tx, NETWORK, [network.id])
+        await self._changes.record(tx, SUBNET, network.subnet_ids)
 
 
 async def named(tx: Tx, ids: list[str], *, project_id: str | None) -> dict[str, Network]:

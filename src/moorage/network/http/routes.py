@@ -7,8 +7,10 @@ from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.network.http import bodies as b
 from moorage.network.http import discovery, networks, ports, quotas, security_groups, subnets, tags
-from moorage.network.http.common import NetworkApp
+from moorage.network.http.common import Agents, NetworkApp
 from moorage.network.http.policies import DEFAULTS
+from moorage.network.service import NetworkService
+from moorage.store.database import Database
 
 
 def _tags(plural: str, name: str) -> tuple[Endpoint, ...]:
@@ -77,9 +79,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 def network_api(
-    app: NetworkApp, authenticate: Authenticator, *, policy_file: str | None = None, **more: Any
+    service: NetworkService,
+    database: Database,
+    *,
+    authenticate: Authenticator,
+    agents: Agents | None = None,
+    policy_file: str | None = None,
+    **more: Any,
 ) -> Api:
-    """The Networking API over a service; ``more`` goes to the Api (prefix, public_url)."""
+    """The Networking API over a service. ``agents`` lists the hosts; ``more`` goes to the Api (prefix, public_url)."""
+    app = NetworkApp(database, service, agents)
     policies = Policies(DEFAULTS, policy_file)
     return Api(
         "network", app, ENDPOINTS, "network", None, policies=policies, authenticate=authenticate, **more
