@@ -20,6 +20,7 @@ import uvicorn
 import moorage.placement.tables  # noqa: F401  (its tables join the metadata)
 from moorage.api import RequestContext
 from moorage.core.errors import Unauthorized
+from moorage.placement.http.policies import DEFAULTS
 from moorage.placement.http.routes import build_api
 from moorage.placement.service import PlacementService
 from moorage.store.database import Database
@@ -82,7 +83,20 @@ def _named(url: str, name: str) -> str:
     return sa.make_url(url).set(database=name).render_as_string(hide_password=False)
 
 
-async def serve(url: str, host: str, port: int) -> None:
+def policy_file(state: Path, profile: str) -> str | None:
+    """Write the policy of a profile; None for the defaults."""
+    if profile == "open-policy":
+        rules = dict.fromkeys(DEFAULTS, "@")
+    elif profile == "secure-rbac":
+        rules = {"placement:reshaper:reshape": "role:service and not system_scope:all"}
+    else:
+        return None
+    path = state / "policy.yaml"
+    path.write_text("".join(f'"{name}": "{check}"\n' for name, check in rules.items()))
+    return str(path)
+
+
+async def serve(url: str, host: str, port: int, policy: str | None) -> None:
     """Serve until SIGTERM."""
     database = Database(url)
     await database.open()
@@ -92,7 +106,7 @@ async def serve(url: str, host: str, port: int) -> None:
     await service.start()
     follower = asyncio.create_task(service.follower.run())
     config = uvicorn.Config(
-        build_api(service, authenticate=authenticate),
+        build_api(service, authenticate=authenticate, policy_file=policy),
         host=host,
         port=port,
         log_level="warning",
@@ -108,9 +122,11 @@ async def serve(url: str, host: str, port: int) -> None:
 def main() -> None:
     """Run the target."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    url, server = fresh_database(Path(os.environ["GABBI_LIVE_STATE"]))
+    state = Path(os.environ["GABBI_LIVE_STATE"])
+    url, server = fresh_database(state)
+    policy = policy_file(state, os.environ.get("GABBI_LIVE_PROFILE", "default"))
     try:
-        asyncio.run(serve(url, os.environ["GABBI_LIVE_HOST"], int(os.environ["GABBI_LIVE_PORT"])))
+        asyncio.run(serve(url, os.environ["GABBI_LIVE_HOST"], int(os.environ["GABBI_LIVE_PORT"]), policy))
     except KeyboardInterrupt:
         pass
     finally:

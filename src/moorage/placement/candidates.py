@@ -155,8 +155,7 @@ class Search:
         return any(other[0][0] == option[0][0] for at, other in chosen.items() if self._granular(at))
 
     def _granular(self, group: int) -> bool:
-        asked = self.query.groups[group]
-        return bool(asked.suffix) and bool(asked.resources)
+        return bool(self.query.groups[group].suffix)
 
     def _take(self, option: Option, taken: dict[tuple[int, str], int]) -> dict[tuple[int, str], int] | None:
         after = dict(taken)

@@ -127,6 +127,7 @@ def _claim() -> sa.Select[Any]:
 def _release() -> sa.Select[Any]:
     # The consumer is locked by an earlier statement, so its allocations are final here.
     # held (providers and inventories locked, in order) -> freed (deleted) -> taken (used -= amount)
+    # Removing allocations does not change a provider's generation, by the rules of the Placement API.
     inv, prov, held_by = inventories, resource_providers, allocations
     held = (
         sa.select(held_by.c.provider_id, held_by.c.resource_class, held_by.c.used.label("amount"))
@@ -151,7 +152,7 @@ def _release() -> sa.Select[Any]:
         .returning(inv.c.provider_id, inv.c.resource_class, inv.c.used, inv.c.version)
         .cte("taken")
     )
-    return _answer(taken).add_cte(freed, gone, _bumped(taken), _logged(taken))
+    return _answer(taken).add_cte(freed, gone, _logged(taken))
 
 
 def _answer(taken: sa.CTE) -> sa.Select[Any]:

@@ -24,7 +24,11 @@ class UnknownProvider(BadRequest):
     code = "unknown_provider"
 
     def __init__(self, provider: str, code: str | None = None) -> None:
-        super().__init__(f"Resource provider {provider} does not exist.", code=code, provider=provider)
+        super().__init__(
+            f"Allocation for resource provider '{provider}' that does not exist.",
+            code=code,
+            provider=provider,
+        )
 
 
 class DuplicateProvider(Duplicate):
@@ -88,7 +92,7 @@ class CapacityExceeded(Conflict):
         self, provider: str, resource_class: str, needed: int, available: int, limit: str = "capacity"
     ) -> None:
         super().__init__(
-            f"Unable to allocate {needed} {resource_class} on resource provider {provider}:"
+            f"Unable to allocate inventory, {needed} {resource_class} on resource provider {provider}:"
             f" {_WHY[limit].format(available)}.",
             provider=provider,
             resource_class=resource_class,
@@ -104,7 +108,7 @@ class CapacityExceeded(Conflict):
 
 
 _WHY = {
-    "capacity": "the requested amount would exceed the capacity, {} are left",
+    "capacity": "The requested amount would exceed the capacity, {} are left",
     "min_unit": "an amount must be at least {} (min_unit)",
     "max_unit": "an amount must be at most {} (max_unit)",
     "step_size": "an amount must be a multiple of {} (step_size)",
@@ -118,7 +122,7 @@ class NoInventory(Conflict):
 
     def __init__(self, provider: str, resource_class: str) -> None:
         super().__init__(
-            f"Resource provider {provider} has no inventory of {resource_class}.",
+            f"Inventory for '{resource_class}' on resource provider '{provider}' is missing.",
             provider=provider,
             resource_class=resource_class,
         )
@@ -131,8 +135,8 @@ class UnknownNames(BadRequest):
 
     code = "unknown_names"
 
-    def __init__(self, kind: str, names: list[str], where: str | None = None) -> None:
-        what = f"Invalid {kind} in {where}" if where else f"Unknown {kind} in the request"
+    def __init__(self, kind: str, names: list[str], what: str | None = None) -> None:
+        what = what or f"Unknown {kind} in the request"
         plural = "trait(s):" if kind == "trait" else kind
         super().__init__(f"{what}: No such {plural} {', '.join(names)}.", names=names)
 

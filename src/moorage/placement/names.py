@@ -79,10 +79,10 @@ class Vocabulary:
             raise NotFound(f"No such {self.kind}: {name}.")
         return found
 
-    async def require(self, tx: Tx, names: Iterable[str], where: str | None = None) -> None:
+    async def require(self, tx: Tx, names: Iterable[str], what: str | None = None) -> None:
         """Check that all names exist, and keep custom ones from being deleted in this transaction.
 
-        `where` is what the caller named them in. Raises UnknownNames.
+        Raises UnknownNames; `what` then begins its message.
         """
         custom = sorted(set(names) - self.standard)
         if not custom:
@@ -90,7 +90,7 @@ class Vocabulary:
         known = {found.name for found in await self._known.all(tx, names=custom)}
         missing = [name for name in custom if name not in known]
         if missing:
-            raise UnknownNames(self.kind, missing, where)
+            raise UnknownNames(self.kind, missing, what)
 
     async def create(self, tx: Tx, name: str) -> bool:
         """Create a custom name; False when it exists already."""
@@ -104,7 +104,7 @@ class Vocabulary:
         if await self._lock.scalar(tx, name=name) is None:
             raise NotFound(f"No such {self.kind}: {name}.")
         if await self._used.scalar(tx, name=name):
-            raise NameInUse(f"The {self.kind} {name} is in use by a resource provider.")
+            raise NameInUse(f"Error in delete {self.kind}: {name} is in use by a resource provider.")
         await self._delete.run(tx, name=name)
 
 

@@ -172,8 +172,8 @@ async def lock_provider(tx: Tx, provider: str, generation: int | None = None) ->
         raise ProviderNotFound(provider)
     if generation is not None and generation != found.generation:
         raise ConcurrentUpdate(
-            f"resource provider generation conflict: provider {provider} is at generation {found.generation},"
-            f" not {generation}. Please update the generation and try again.",
+            f"resource provider generation conflict: provider {provider} has changed (actual: {found.generation},"
+            f" given: {generation}). Please update the generation and try again.",
             provider=provider,
         )
     return found

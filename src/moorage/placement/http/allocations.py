@@ -6,6 +6,7 @@ them all.
 
 from __future__ import annotations
 
+import uuid
 from typing import Annotated, Any
 
 import msgspec
@@ -13,8 +14,9 @@ from msgspec import Meta
 
 from moorage.api import Reply
 from moorage.core.errors import BadRequest, NotFound
+from moorage.core.ids import is_uuid
 from moorage.placement import providers
-from moorage.placement.http.common import Amount, ClassName, Id, PlacementCall, Uuid, check_uuid, reply
+from moorage.placement.http.common import Amount, ClassName, Id, PlacementCall, Uuid, reply
 from moorage.placement.model import Allocations, ConsumerWrite
 from moorage.placement.names import RESOURCE_CLASSES
 from moorage.placement.reads import (
@@ -111,7 +113,7 @@ def to_write(consumer: str, body: Any) -> ConsumerWrite:
     else:
         allocations = {provider: dict(item.resources) for provider, item in given.items()}
     return ConsumerWrite(
-        consumer_id=consumer,
+        consumer_id=_canonical(consumer),
         allocations=allocations,
         project_id=getattr(body, "project_id", NOBODY),
         user_id=getattr(body, "user_id", NOBODY),
@@ -121,17 +123,31 @@ def to_write(consumer: str, body: Any) -> ConsumerWrite:
     )
 
 
+def _consumer(call: PlacementCall) -> str:
+    given = call.path["consumer"]
+    if not is_uuid(given):
+        raise BadRequest(f"Malformed consumer_uuid: {given} is not a uuid.", field="consumer_uuid")
+    return given
+
+
+def _canonical(consumer: str) -> str:
+    """Return the dashed form of a UUID; what is none stays as it is and is not found."""
+    return str(uuid.UUID(consumer)) if is_uuid(consumer) else consumer
+
+
 async def check_classes(tx: Tx, writes: list[ConsumerWrite]) -> None:
     """Raise BadRequest for resource classes that do not exist."""
-    names = {name for write in writes for amounts in write.allocations.values() for name in amounts}
-    await RESOURCE_CLASSES.require(tx, names)
+    for write in writes:
+        names = {name for amounts in write.allocations.values() for name in amounts}
+        what = f"Unable to allocate inventory for consumer {write.consumer_id}"
+        await RESOURCE_CLASSES.require(tx, names, what)
 
 
 async def show_allocations(call: PlacementCall) -> Reply:
     """Answer what a consumer holds; an unknown consumer holds nothing."""
     async with call.app.database.read() as tx:
-        rows = await ALLOCATIONS_OF_CONSUMER.all(tx, id=call.path["consumer"])
-        consumer = await CONSUMER.first(tx, id=call.path["consumer"])
+        rows = await ALLOCATIONS_OF_CONSUMER.all(tx, id=_canonical(call.path["consumer"]))
+        consumer = await CONSUMER.first(tx, id=_canonical(call.path["consumer"]))
     held: dict[str, Any] = {}
     for row in rows:
         entry = held.setdefault(row.provider_id, {"generation": row.generation, "resources": {}})
@@ -156,7 +172,7 @@ async def show_allocations(call: PlacementCall) -> Reply:
 
 async def put_allocations(call: PlacementCall) -> Reply:
     """Replace what a consumer holds."""
-    write = to_write(check_uuid(call.path["consumer"], "consumer_uuid"), call.body)
+    write = to_write(_consumer(call), call.body)
     async with call.app.database.transaction() as tx:
         await check_classes(tx, [write])
         await call.app.ledger.write(tx, [write])
@@ -178,7 +194,7 @@ async def post_allocations(call: PlacementCall) -> Reply:
 
 async def delete_allocations(call: PlacementCall) -> Reply:
     """Give back all that a consumer holds; 404 when it holds nothing."""
-    consumer = call.path["consumer"]
+    consumer = _canonical(call.path["consumer"])
     async with call.app.database.transaction() as tx:
         if not await call.app.ledger.release(tx, consumer):
             raise NotFound(f"No allocations for consumer '{consumer}'")

@@ -43,6 +43,10 @@ def reworded(error: MoorageError) -> MoorageError:
     """Return a failed type check as a failed schema; any other error as it is."""
     if type(error) is not BadRequest or not error.message.startswith("Invalid input for"):
         return error
+    if "key in" in error.message or "key` in" in (error.field or ""):
+        return BadRequest(
+            f"JSON does not validate: a name does not match any of the regexes: {error.message}"
+        )
     for pattern, sentence, keyword in _FORMS:
         match = re.search(pattern, error.message)
         if match is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_READ = _WRITE = "rule:admin_api or rule:service_api"
+# These resources belong to no project, yet as upstream has it a token must be scoped to one.
+_PROJECT_SCOPE = "not system_scope:all"
+_READ = _WRITE = f"(rule:admin_api or rule:service_api) and {_PROJECT_SCOPE}"
 
 DEFAULTS: dict[str, str] = {
     **{
@@ -24,6 +26,6 @@ DEFAULTS: dict[str, str] = {
     **{f"placement:traits:{verb}": _WRITE for verb in ("list", "show", "update", "delete")},
     **{f"placement:allocations:{verb}": _WRITE for verb in ("list", "manage", "update", "delete")},
     "placement:allocation_candidates:list": _READ,
-    "placement:usages": f"{_READ} or rule:project_reader",
-    "placement:reshaper:reshape": "rule:admin_api or rule:service_api",
+    "placement:usages": f"({_READ}) or (rule:project_reader and {_PROJECT_SCOPE})",
+    "placement:reshaper:reshape": _WRITE,
 }

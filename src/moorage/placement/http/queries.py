@@ -155,7 +155,7 @@ class ProviderFilter(msgspec.Struct, frozen=True):
 
     async def check_names(self, tx: Tx) -> None:
         """Raise BadRequest for names that do not exist."""
-        await RESOURCE_CLASSES.require(tx, self.resources, "resources parameter")
+        await RESOURCE_CLASSES.require(tx, self.resources, "Invalid resource class in resources parameter")
         await TRAITS.require(tx, self.traits.names)
 
     def matching(self, columns: Columns) -> set[str]:
@@ -209,7 +209,7 @@ class CandidatesRequest(msgspec.Struct, frozen=True):
         """Raise BadRequest for resource classes and traits that do not exist."""
         groups = self.query.groups
         classes = {name for group in groups for name in group.resources}
-        await RESOURCE_CLASSES.require(tx, classes, "resources parameter")
+        await RESOURCE_CLASSES.require(tx, classes, "Invalid resource class in resources parameter")
         named = {name for group in groups for names in (*group.required, group.forbidden) for name in names}
         await TRAITS.require(tx, named | self.query.root_required | self.query.root_forbidden)
 

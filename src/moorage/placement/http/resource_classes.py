@@ -34,7 +34,7 @@ async def create_class(call: PlacementCall) -> Reply:
     async with call.app.database.transaction() as tx:
         if not await RESOURCE_CLASSES.create(tx, call.body.name):
             raise Duplicate(f"Conflicting resource class already exists: {call.body.name}")
-    return reply(call, status=201, location=f"/resource_classes/{call.body.name}")
+    return Reply(status=201, headers={"location": call.url(f"/resource_classes/{call.body.name}")})
 
 
 async def show_class(call: PlacementCall) -> Reply:
@@ -65,15 +65,17 @@ async def ensure_class(call: PlacementCall) -> Reply:
     _check_custom(name, "resource class")
     async with call.app.database.transaction() as tx:
         created = await RESOURCE_CLASSES.create(tx, name)
-    return reply(call, status=201 if created else 204, location=f"/resource_classes/{name}")
+    return Reply(status=201 if created else 204, headers={"location": call.url(f"/resource_classes/{name}")})
 
 
 def _check_custom(name: str, kind: str) -> None:
-    if not CUSTOM.match(name) or len(name) > MAX_LENGTH:
-        raise BadRequest(
-            f"The {kind} {name} does not match CUSTOM_[A-Z0-9_]+ with at most {MAX_LENGTH} characters.",
-            field="name",
-        )
+    for keyword, broken in (("pattern", not CUSTOM.match(name)), ("maxLength", len(name) > MAX_LENGTH)):
+        if broken:
+            raise BadRequest(
+                f"Failed validating '{keyword}': the {kind} {name} does not match CUSTOM_[A-Z0-9_]+ with at most"
+                f" {MAX_LENGTH} characters.",
+                field="name",
+            )
 
 
 async def delete_class(call: PlacementCall) -> None:

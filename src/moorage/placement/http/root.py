@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from moorage.api import Reply
+from moorage.placement.http.common import FIRST, LATEST, PlacementCall, reply
 
-from moorage.placement.http.common import FIRST, LATEST, PlacementCall
 
-
-async def versions(_call: PlacementCall) -> dict[str, Any]:
+async def versions(call: PlacementCall) -> Reply:
     """Answer the version document."""
-    return {
+    document = {
         "versions": [
             {
                 "id": "v1.0",
@@ -20,3 +19,4 @@ async def versions(_call: PlacementCall) -> dict[str, Any]:
             }
         ]
     }
+    return reply(call, document)
