@@ -25,6 +25,7 @@ from moorage.agent.hypervisors.qemu import (
     command_line,
     parse_version,
 )
+from moorage.agent.link import download
 from moorage.wire.messages import (
     BootImage,
     ConfigDrive,
@@ -121,7 +122,7 @@ def qemus(settings: Settings) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            files = [os.readlink(fd) for fd in (path / "fd").iterdir()]
+            files = [str(fd.readlink()) for fd in (path / "fd").iterdir()]
         except OSError:
             continue
         if path.name != str(os.getpid()) and any(f.startswith(str(settings.state_dir)) for f in files):
@@ -135,7 +136,7 @@ async def test_a_guest_lives_through_its_agents_and_leaves_nothing(settings, ima
     request = spawn(image)
     server = request.server_id
     first = Guests(QemuHypervisor(settings), SimulatedDatapath())
-    await first.hypervisor.start()
+    await first.hypervisor.start(download)
     assert first.hypervisor.version > 5_000_000
     done = await first.spawn(request)
     try:
@@ -145,7 +146,7 @@ async def test_a_guest_lives_through_its_agents_and_leaves_nothing(settings, ima
         await first.hypervisor.stop()
 
         second = Guests(QemuHypervisor(settings), SimulatedDatapath())
-        await second.hypervisor.start()
+        await second.hypervisor.start(download)
         assert [(s.server_id, s.power_state) for s in await second.hypervisor.guests()] == [
             (server, "running")
         ]
@@ -173,7 +174,7 @@ async def test_a_guest_lives_through_its_agents_and_leaves_nothing(settings, ima
 async def test_what_the_guest_finds_on_its_disks(settings, images):
     request = spawn(boot_image(images.add("disk", bytes(1 << 20))), disk_gb=2)
     hypervisor = QemuHypervisor(settings)
-    await hypervisor.start()
+    await hypervisor.start(download)
     await hypervisor.define(request)
     folder = settings.state_dir / "guests" / request.server_id
     out = subprocess.run(
@@ -202,7 +203,7 @@ async def test_a_disk_smaller_than_the_image_is_refused(settings, images):
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "3G"], check=True)
     content = path.read_bytes()
     hypervisor = QemuHypervisor(settings)
-    await hypervisor.start()
+    await hypervisor.start(download)
     with pytest.raises(Refused, match="the flavor gives 1 GiB"):
         await hypervisor.define(spawn(boot_image(images.add("big", content, "qcow2"))))
 
@@ -215,7 +216,7 @@ async def test_an_image_that_names_a_file_of_the_host_is_never_opened(settings, 
         check=True,
     )
     ref = images.add("evil", path.read_bytes(), "qcow2")
-    cache = ImageCache(settings.state_dir / "images")
+    cache = ImageCache(settings.state_dir / "images", download)
     with pytest.raises(ImageFailure, match="refers to another file"):
         await cache.fetch(ref, "let-me")
     assert not [p for p in (settings.state_dir / "images").iterdir() if p.suffix != ".lock"]
@@ -225,9 +226,9 @@ async def test_an_image_that_names_a_file_of_the_host_is_never_opened(settings, 
 async def test_a_guest_that_qemu_cannot_start_says_why(settings, images):
     broken = msgspec.structs.replace(settings, machine="no-such-machine")
     guests = Guests(QemuHypervisor(broken), SimulatedDatapath())
-    await guests.hypervisor.start()
+    await guests.hypervisor.start(download)
     request = spawn(boot_image(images.add("disk", bytes(1024))))
-    with pytest.raises(GuestFailure, match="no-such-machine|machine type"):
+    with pytest.raises(GuestFailure, match="machine type"):
         await guests.spawn(request)
     await guests.destroy(DestroyGuest(server_id=request.server_id))
     assert list((settings.state_dir / "guests").iterdir()) == []
@@ -236,7 +237,7 @@ async def test_a_guest_that_qemu_cannot_start_says_why(settings, images):
 @needs_qemu
 async def test_a_server_without_image_and_an_id_that_is_a_path_are_refused(settings):
     hypervisor = QemuHypervisor(settings)
-    await hypervisor.start()
+    await hypervisor.start(download)
     with pytest.raises(Refused, match="from images only"):
         await hypervisor.define(spawn(None))
     for bad in ("../x", "..", "a/b", ""):
@@ -248,7 +249,7 @@ async def test_a_server_without_image_and_an_id_that_is_a_path_are_refused(setti
 
 async def test_one_download_serves_all_who_wait_for_it(tmp_path, images):
     ref = images.add("disk", b"x" * 100_000)
-    caches = [ImageCache(tmp_path), ImageCache(tmp_path)]
+    caches = [ImageCache(tmp_path, download), ImageCache(tmp_path, download)]
     paths = await asyncio.gather(*(c.fetch(ref, "let-me") for c in caches for _ in range(5)))
     assert images.served == ["disk"]
     assert {p.read_bytes() for p in paths} == {b"x" * 100_000}
@@ -268,13 +269,13 @@ async def test_one_download_serves_all_who_wait_for_it(tmp_path, images):
 async def test_an_image_that_is_not_what_it_should_be_is_not_kept(tmp_path, images, change, match):
     ref = msgspec.structs.replace(images.add("disk", b"x" * 1000), **change)
     with pytest.raises(ImageFailure, match=match):
-        await ImageCache(tmp_path).fetch(ref, "let-me")
+        await ImageCache(tmp_path, download).fetch(ref, "let-me")
     assert not [p for p in tmp_path.iterdir() if p.suffix != ".lock"]
 
 
 async def test_an_image_without_the_right_token_is_a_failure(tmp_path, images):
     with pytest.raises(ImageFailure, match="401"):
-        await ImageCache(tmp_path).fetch(images.add("disk", b"x"), "wrong")
+        await ImageCache(tmp_path, download).fetch(images.add("disk", b"x"), "wrong")
 
 
 def test_qemus_arguments(settings):

@@ -56,7 +56,7 @@ async def joined(server, name):
 
 async def registered(server, host):
     """The host's poll is waiting in the dispatcher."""
-    while host not in server.link._dispatcher._waiting:  # noqa: ASYNC110  no event tells it
+    while host not in server.link._dispatcher._waiting:
         await asyncio.sleep(0.01)
 
 

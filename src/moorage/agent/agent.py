@@ -1,6 +1,7 @@
 """One agent: its parts put together, and the three loops that talk to the control plane."""
 
 import asyncio
+import inspect
 import random
 from collections.abc import Awaitable, Callable
 
@@ -20,7 +21,7 @@ from moorage.wire.messages import EnrollRequest, HostReport, Uplink
 from moorage.wire.protocol import PROTOCOL
 
 log = get_logger(__name__)
-TokenSource = Callable[[str], Awaitable[str | None]]
+TokenSource = Callable[[str], Awaitable[str | None] | str | None]
 
 
 class Agent:
@@ -48,8 +49,9 @@ class Agent:
         """Find the guests, enrol if need be, then serve."""
         try:
             await self.guests.datapath.start()
-            await self.guests.hypervisor.start()
             link = await self._join()
+            await self.guests.hypervisor.start(link.download)
+            self.enrolled.set()
             self._outbox.put(events=await self.guests.recover())
             for result in await self._journal.unacknowledged():
                 self._outbox.put(result)
@@ -70,12 +72,13 @@ class Agent:
                 await self._enroll()
             except (Unavailable, CredentialRefused) as error:
                 await backoff.wait("agent.enroll_failed", error)
-        self.enrolled.set()
         return Link(self._transport, known.secret)
 
     async def _enroll(self) -> None:
         name = self.settings.host
-        token = await self._token(name) if self._token else self.settings.enroll_token
+        token = self._token(name) if self._token else self.settings.enroll_token
+        if inspect.isawaitable(token):
+            token = await token
         if token is None:
             message = (
                 f"host {name} has no credential in {self.settings.state_dir} and no token: "

@@ -1,5 +1,6 @@
 """What the machine has, for the report; every figure can be set by configuration."""
 
+import functools
 import os
 import platform
 import shutil
@@ -30,6 +31,7 @@ def of_machine(settings: Settings) -> Facts:
     )
 
 
+@functools.cache
 def agent_version() -> str:
     """The version of the installed package; "0" when run from a bare checkout."""
     try:

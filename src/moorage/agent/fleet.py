@@ -5,7 +5,7 @@ Each is a whole agent (its own credential, polls, journal and guests), so the co
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -145,5 +145,5 @@ class Fleet:
             if isinstance(outcome, Exception):
                 raise outcome
 
-    async def _token_for(self, name: str) -> str | None:
-        return self._token if isinstance(self._token, str) else await self._token(name)
+    def _token_for(self, name: str) -> Awaitable[str | None] | str | None:
+        return self._token if isinstance(self._token, str) else self._token(name)

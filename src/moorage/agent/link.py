@@ -1,7 +1,8 @@
 """The one outbound connection: enrol, poll for commands, send what is to be said. HTTP with JSON."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -15,7 +16,12 @@ from moorage.wire.coding import decode_commands, encode
 from moorage.wire.messages import Command, EnrollReply, EnrollRequest, HostReport, Uplink
 
 _MARGIN = 15.0  # seconds beyond a poll's wait after which the control plane counts as gone
+_SLOW = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 _decode_enrolled = msgspec.json.Decoder(EnrollReply).decode
+
+
+Download = Callable[[str, str | None], AbstractAsyncContextManager[aiohttp.StreamReader]]
+"""Opens the bytes of an image: (url, token)."""
 
 
 class Transport:
@@ -36,8 +42,10 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
+        # Given up before the server does (5 s by default): a request would meet the closing of its connection.
+        common: dict[str, Any] = {"limit": 0, "keepalive_timeout": 3.0}
         connector: aiohttp.BaseConnector = (
-            aiohttp.UnixConnector(self._socket, limit=0) if self._socket else aiohttp.TCPConnector(limit=0)
+            aiohttp.UnixConnector(self._socket, **common) if self._socket else aiohttp.TCPConnector(**common)
         )
         self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self
@@ -62,15 +70,12 @@ class Transport:
 
         Raises CredentialRefused (401, 403), ResultUnknown (404), BadRequest (other 4xx), LinkDown (the rest).
         """
-        if self._session is None:
-            message = "the transport is not open: use it as a context manager"
-            raise LinkDown(message)
         headers = {"Content-Type": "application/json"}
         if credential is not None:
             headers["Authorization"] = f"Bearer {credential}"
         timeout = aiohttp.ClientTimeout(total=seconds)
         try:
-            async with self._session.request(
+            async with self._open().request(
                 method, self.base + path, data=body, headers=headers, timeout=timeout
             ) as answer:
                 content = await answer.read()
@@ -79,6 +84,24 @@ class Transport:
         if answer.status < 300:
             return content
         raise _refusal(answer.status, path, content)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, credential: str) -> AsyncIterator[aiohttp.StreamReader]:
+        """The body of a GET as it comes. Raises as ``request`` does."""
+        headers = {"Authorization": f"Bearer {credential}"}
+        try:
+            async with self._open().get(self.base + path, headers=headers, timeout=_SLOW) as answer:
+                if answer.status != 200:
+                    raise _refusal(answer.status, path, await answer.content.read(500))
+                yield answer.content
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise LinkDown(f"{self.base}{path}: {type(error).__name__}: {error}") from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            message = "the transport is not open: use it as a context manager"
+            raise LinkDown(message)
+        return self._session
 
 
 def _refusal(status: int, path: str, content: bytes) -> Exception:
@@ -121,6 +144,12 @@ class Link:
         """The heartbeat."""
         await self._post("/agent/v1/report", report)
 
+    def download(self, url: str, token: str | None) -> AbstractAsyncContextManager[aiohttp.StreamReader]:
+        """An image: a path is the control plane's own, asked for as this host; else see ``download``."""
+        if url.startswith("/"):
+            return self._transport.stream(url, self._credential)
+        return download(url, token)
+
     async def _post(self, path: str, message: Any) -> None:
         await self._transport.request("POST", path, credential=self._credential, body=encode(message))
 
@@ -129,10 +158,9 @@ class Link:
 async def download(url: str, token: str | None) -> AsyncIterator[aiohttp.StreamReader]:
     """The bytes of an image. Raises LinkDown when the image service does not answer, BadRequest for a 4xx."""
     headers = {"X-Auth-Token": token} if token else {}
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
     try:
         async with (
-            aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
+            aiohttp.ClientSession(timeout=_SLOW, auto_decompress=False) as session,
             session.get(url, headers=headers) as answer,
         ):
             if answer.status != 200:

@@ -1,6 +1,5 @@
 """AgentLink: what the rest of the control plane knows of the agents."""
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,13 +7,12 @@ import msgspec
 
 from moorage.agentlink import statements as sql
 from moorage.agentlink.dispatcher import Dispatcher
-from moorage.agentlink.errors import CommandUnknown
+from moorage.agentlink.recorder import OnEvent, OnResult, Recorder
 from moorage.agentlink.registry import OnReport, Registry
 from moorage.core.clock import utcnow
 from moorage.core.ids import new_id
 from moorage.core.log import get_logger
 from moorage.store.database import Database, Tx
-from moorage.store.errors import SerializationConflict
 from moorage.store.signals import Signals
 from moorage.wire.coding import KINDS, encode, plain
 from moorage.wire.messages import (
@@ -22,17 +20,12 @@ from moorage.wire.messages import (
     Commands,
     EnrollReply,
     EnrollRequest,
-    Event,
     GuestPayload,
     HostReport,
-    Result,
     Uplink,
 )
 
 log = get_logger(__name__)
-OnResult = Callable[[Tx, Result], Awaitable[None]]
-OnEvent = Callable[[Tx, str, Event], Awaitable[None]]
-_ATTEMPTS = 5
 
 
 class AgentLink:
@@ -55,11 +48,28 @@ class AgentLink:
         service_down_time: float = 60.0,
     ) -> None:
         self.registry = Registry(database, on_report)
-        self.on_result = on_result
-        self.on_event = on_event
+        self.recorder = Recorder(database, on_result, on_event)
         self.service_down_time = service_down_time
         self._database = database
         self._dispatcher = Dispatcher(database, signals)
+
+    @property
+    def on_result(self) -> OnResult | None:
+        """What a result means."""
+        return self.recorder.on_result
+
+    @on_result.setter
+    def on_result(self, action: OnResult | None) -> None:
+        self.recorder.on_result = action
+
+    @property
+    def on_event(self) -> OnEvent | None:
+        """What an event means."""
+        return self.recorder.on_event
+
+    @on_event.setter
+    def on_event(self, action: OnEvent | None) -> None:
+        self.recorder.on_event = action
 
     async def start(self) -> None:
         """Serve polls; ``signals`` must be started too."""
@@ -143,70 +153,5 @@ class AgentLink:
         await self.registry.report(host, report)
 
     async def record(self, host: str, uplink: Uplink) -> None:
-        """Record results once each, and pass events on.
-
-        All in one transaction; when that fails and there is more than one item, one transaction an item, so
-        that one that cannot be recorded does not hold up the others. Raises that one's error, or CommandUnknown
-        naming the results that were never this host's commands, after everything else is recorded.
-        """
-        count = len(uplink.results) + len(uplink.events)
-        try:
-            unknown = await self._record(host, uplink)
-        except Exception as error:
-            if count <= 1:
-                raise
-            log.warning("uplink.split", host=host, items=count, error=str(error))
-            unknown = await self._record_singly(host, uplink)
-        if unknown:
-            message = f"host {host!r} has no such commands: {', '.join(unknown)}"
-            raise CommandUnknown(message, commands=unknown)
-
-    async def _record_singly(self, host: str, uplink: Uplink) -> list[str]:
-        unknown: list[str] = []
-        failed: Exception | None = None
-        singles = [Uplink(results=[r]) for r in uplink.results] + [Uplink(events=[e]) for e in uplink.events]
-        for single in singles:
-            try:
-                unknown += await self._record(host, single)
-            except Exception as error:
-                log.exception("uplink.item_failed", host=host, item=single)
-                failed = error
-        if failed is not None:
-            raise failed
-        return unknown
-
-    async def _record(self, host: str, uplink: Uplink) -> list[str]:
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                async with self._database.transaction() as tx:
-                    unknown = await self._record_results(tx, host, uplink.results) if uplink.results else []
-                    if self.on_event is not None:
-                        for event in uplink.events:
-                            await self.on_event(tx, host, event)
-            except SerializationConflict:
-                if attempt == _ATTEMPTS:
-                    raise
-            else:
-                return unknown
-        raise AssertionError  # unreachable: the last attempt returns or raises
-
-    async def _record_results(self, tx: Tx, host: str, results: list[Result]) -> list[str]:
-        # Sorted, so that two batches with the same commands lock them in the same order.
-        by_id = {r.command_id: r for r in sorted(results, key=lambda r: r.command_id)}
-        ended = await sql.FINISH.all(
-            tx,
-            host=host,
-            ids=list(by_id),
-            outcomes=[r.outcome for r in by_id.values()],
-            errors=[plain(r.error) if r.error else None for r in by_id.values()],
-        )
-        for row in ended:
-            if self.on_result is not None:
-                result = msgspec.structs.replace(
-                    by_id[row.id], operation=row.operation, step=row.step, fence=row.fence
-                )
-                await self.on_result(tx, result)
-        if len(ended) == len(by_id):
-            return []
-        own = {row[0] for row in await sql.OWN.all(tx, host=host, ids=list(by_id))}
-        return [command_id for command_id in by_id if command_id not in own]
+        """Record results once each, and pass events on; see Recorder.record."""
+        await self.recorder.record(host, uplink)

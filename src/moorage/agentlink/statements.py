@@ -93,14 +93,17 @@ GIVE_BACK: Statement[object] = Statement(
 # One statement for the whole batch; rows that were finished before, or are another host's, do not come back.
 _batch = (
     sa.func.unnest(
-        texts_param("ids"), texts_param("outcomes"), sa.bindparam("errors", type_=postgresql.ARRAY(Json))
+        texts_param("ids"),
+        texts_param("hosts"),
+        texts_param("outcomes"),
+        sa.bindparam("errors", type_=postgresql.ARRAY(Json)),
     )
-    .table_valued("id", "outcome", "error", name="batch")
+    .table_valued("id", "host", "outcome", "error", name="batch")
     .render_derived()
 )
 FINISH = Statement(
     sa.update(commands)
-    .where(commands.c.id == _batch.c.id, commands.c.host == text_param("host"), _unfinished)
+    .where(commands.c.id == _batch.c.id, commands.c.host == _batch.c.host, _unfinished)
     .values(
         finished_at=_now,
         outcome=_batch.c.outcome,
@@ -110,10 +113,10 @@ FINISH = Statement(
     .returning(*(commands.c[name] for name in EndedCommand.__struct_fields__)),
     row=EndedCommand,
 )
+_pairs = sa.func.unnest(texts_param("ids"), texts_param("hosts")).table_valued("id", "host", name="pairs")
+_own = _pairs.render_derived()
 OWN: Statement[tuple[str]] = Statement(
-    sa.select(commands.c.id).where(
-        commands.c.host == text_param("host"), commands.c.id == sa.any_(texts_param("ids"))
-    )
+    sa.select(commands.c.id).join(_own, sa.and_(_own.c.id == commands.c.id, _own.c.host == commands.c.host))
 )
 PRUNE: Statement[object] = Statement(
     sa.delete(commands).where(commands.c.finished_at < _param("before", Timestamp))

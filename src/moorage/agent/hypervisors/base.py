@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from moorage.agent.link import Download
 from moorage.wire.messages import GuestState, SpawnGuest, Vif
 
 
@@ -11,8 +12,8 @@ class Hypervisor(Protocol):
     type: str
     version: int
 
-    async def start(self) -> None:
-        """Find guests that run already. Raises GuestFailure where the hypervisor itself is missing."""
+    async def start(self, download: Download) -> None:
+        """Find guests that run already; images come by ``download``. Raises GuestFailure where the hypervisor itself is missing."""
         ...
 
     async def stop(self) -> None:

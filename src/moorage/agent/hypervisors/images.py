@@ -18,7 +18,7 @@ import msgspec
 
 from moorage.agent.errors import ImageFailure
 from moorage.agent.hypervisors.process import run
-from moorage.agent.link import download
+from moorage.agent.link import Download
 from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
 from moorage.wire.messages import ImageRef
@@ -30,10 +30,11 @@ _CHUNK = 1 << 20
 
 
 class ImageCache:
-    """Images of one host below ``folder``."""
+    """Images of one host below ``folder``, had by ``download``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, download: Download) -> None:
         self._folder = folder
+        self._source = download
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def fetch(self, image: ImageRef, token: str | None) -> Path:
@@ -60,7 +61,7 @@ class ImageCache:
     async def _download(self, image: ImageRef, token: str | None, path: Path) -> None:
         part = path.with_suffix(".part")
         try:
-            digest, size = await _write(image, token, part)
+            digest, size = await self._write(image, token, part)
             if digest != image.hash_value.lower():
                 message = (
                     f"image {image.id}: {image.hash_algo} of what came is {digest}, not {image.hash_value}"
@@ -80,20 +81,19 @@ class ImageCache:
         finally:
             part.unlink(missing_ok=True)
 
-
-async def _write(image: ImageRef, token: str | None, part: Path) -> tuple[str, int]:
-    digest = hashlib.new(image.hash_algo)
-    size = 0
-    async with download(image.url, token) as stream:
-        with part.open("wb") as file:
-            async for chunk in stream.iter_chunked(_CHUNK):
-                size += len(chunk)
-                if size > image.size > 0:
-                    message = f"image {image.id} is larger than the {image.size} bytes it is said to have"
-                    raise ImageFailure(message)
-                await asyncio.to_thread(_add, file, digest, chunk)
-            await asyncio.to_thread(os.fsync, file.fileno())
-    return digest.hexdigest(), size
+    async def _write(self, image: ImageRef, token: str | None, part: Path) -> tuple[str, int]:
+        digest = hashlib.new(image.hash_algo)
+        size = 0
+        async with self._source(image.url, token) as stream:
+            with part.open("wb") as file:
+                async for chunk in stream.iter_chunked(_CHUNK):
+                    size += len(chunk)
+                    if size > image.size > 0:
+                        message = f"image {image.id} is larger than the {image.size} bytes it is said to have"
+                        raise ImageFailure(message)
+                    await asyncio.to_thread(_add, file, digest, chunk)
+                await asyncio.to_thread(os.fsync, file.fileno())
+        return digest.hexdigest(), size
 
 
 def _add(file: Any, digest: Any, chunk: bytes) -> None:

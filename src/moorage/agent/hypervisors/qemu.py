@@ -18,6 +18,7 @@ from moorage.agent.config import Settings
 from moorage.agent.errors import GuestFailure, Refused, UnknownGuest
 from moorage.agent.hypervisors import configdrive, process, qmp
 from moorage.agent.hypervisors.images import FORMATS, ImageCache, info
+from moorage.agent.link import Download
 from moorage.core.log import get_logger
 from moorage.wire.messages import GuestState, PowerState, SpawnGuest, Vif
 
@@ -52,11 +53,11 @@ class QemuHypervisor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._folder = settings.state_dir / "guests"
-        self._images = ImageCache(settings.image_dir or settings.state_dir / "images")
+        self._images: ImageCache
         self.program = f"qemu-system-{platform.machine()}"
         self.accelerator = "tcg"
 
-    async def start(self) -> None:
+    async def start(self, download: Download) -> None:
         """Find QEMU, choose the accelerator, and ask every guest that runs how it is."""
         for program in (self.program, "qemu-img"):
             if shutil.which(program) is None:
@@ -66,6 +67,7 @@ class QemuHypervisor:
         self.version = parse_version(out)
         self.accelerator = choose_accelerator(self._settings.accelerator)
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._images = ImageCache(self._settings.image_dir or self._settings.state_dir / "images", download)
         for state in await self.guests():
             if state.power_state == "running":
                 try:

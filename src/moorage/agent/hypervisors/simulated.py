@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.agent.errors import GuestFailure, UnknownGuest
+from moorage.agent.link import Download
 from moorage.wire.messages import GuestState, PowerState, SpawnGuest, Vif
 
 
@@ -50,7 +51,7 @@ class SimulatedHypervisor:
         self._folder = folder
         self._guests: dict[str, SimulatedGuest] = {}
 
-    async def start(self) -> None:
+    async def start(self, download: Download) -> None:  # noqa: ARG002  no image is ever read
         """Read the records back."""
         if self._folder is None:
             return
