@@ -23,7 +23,9 @@ class Control:
 
     def __init__(self, cloud: str) -> None:
         entry = _entry(cloud)
-        auth = v3.Password(**{k: v for k, v in entry["auth"].items() if k != "auth_url"}, auth_url=entry["auth"]["auth_url"])
+        auth = v3.Password(
+            **{k: v for k, v in entry["auth"].items() if k != "auth_url"}, auth_url=entry["auth"]["auth_url"]
+        )
         self._session = session.Session(auth=auth)
         self._region = entry.get("region_name")
 

@@ -11,8 +11,11 @@ def render(placement: dict[str, Any], console: Console) -> None:
     """Print each attempt: the host taken, the ranking, and every refused host with every failing check."""
     for attempt in placement["attempts"]:
         chosen = attempt.get("chosen")
-        console.print(f"attempt {attempt['attempt']}: " + (f"placed on {chosen}" if chosen else "no host"), highlight=False)
-        console.print(f"  {plan['summary']}", highlight=False)
+        console.print(
+            f"attempt {attempt['attempt']}: " + (f"placed on {chosen}" if chosen else "no host"),
+            highlight=False,
+        )
+        console.print(f"  {attempt['summary']}", highlight=False)
         table = Table("host", "outcome", "why")
         for place, ranked in enumerate(attempt["ranking"], 1):
             outcome = "chosen" if ranked["host"] == chosen else f"suitable, rank {place}"

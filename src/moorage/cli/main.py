@@ -24,7 +24,7 @@ from moorage.server.options import options
 app = typer.Typer(
     help="A network-aware cloud control plane.",
     no_args_is_help=True,
-    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
 )
 db = typer.Typer(help="The database's schema.", no_args_is_help=True)
 config = typer.Typer(help="Configuration.", no_args_is_help=True)
@@ -104,7 +104,10 @@ def db_upgrade(config_file: ConfigFiles = None, revision: str = "head") -> None:
     """Bring the schema of ``database_url`` to a revision."""
     conf = load(config_file)
     if not conf.database_url:
-        typer.echo("moorage: the embedded database is upgraded by `moorage up`; set database_url for another", err=True)
+        typer.echo(
+            "moorage: the embedded database is upgraded by `moorage up`; set database_url for another",
+            err=True,
+        )
         raise typer.Exit(1)
     migrations.upgrade(conf.database_url, revision)
 
@@ -134,7 +137,8 @@ def host_enroll(name: str, cloud: CloudName = ADMIN) -> None:
 
 @server.command("explain")
 def server_explain(
-    server_id: str, cloud: Annotated[str, typer.Option(envvar="OS_CLOUD", help="Entry in clouds.yaml.")] = "moorage"
+    server_id: str,
+    cloud: Annotated[str, typer.Option(envvar="OS_CLOUD", help="Entry in clouds.yaml.")] = "moorage",
 ) -> None:
     """Say where a server was placed, and why not elsewhere."""
     from moorage.cli.explain import render  # noqa: PLC0415

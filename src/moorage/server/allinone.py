@@ -1,9 +1,9 @@
 """The whole cloud in one process and its children: what ``moorage up`` runs.
 
-    PostgreSQL   embedded in the state folder, or the operator's by URL
-    Keystone, Glance   children, or the operator's by URL
-    OVN central  daemons, where the lab can run; they and the lab's hosts outlive this process on purpose
-    hosts        the lab, or simulated hosts in this process
+PostgreSQL   embedded in the state folder, or the operator's by URL
+Keystone, Glance   children, or the operator's by URL
+OVN central  daemons, where the lab can run; they and the lab's hosts outlive this process on purpose
+hosts        the lab, or simulated hosts in this process
 """
 
 import asyncio
@@ -152,15 +152,10 @@ class AllInOne:
             await self._lab(cloud)
         elif kind == "simulated" and self.conf.simulated_hosts:
             self.say(f"{self.conf.simulated_hosts} simulated hosts")
-            async with cloud.database.transaction() as tx:
-                tokens = {
-                    host.name: await cloud.link.registry.create_token(tx, host=host.name)
-                    for host in simulated_hosts(self.conf.simulated_hosts)
-                }
             fleet = Fleet(
                 f"http+unix://{self.state.agent_socket}",
                 simulated_hosts(self.conf.simulated_hosts),
-                token=tokens.__getitem__,
+                token=lambda host: _token(cloud, host),
                 state_dir=self.state.simulated,
             )
             await fleet.start()
@@ -170,12 +165,8 @@ class AllInOne:
         self.say("the lab's hosts")
         loop = asyncio.get_running_loop()
 
-        async def token(host: str) -> str:
-            async with cloud.database.transaction() as tx:
-                return await cloud.link.registry.create_token(tx, host=host)
-
         def enroll(host: str) -> str:
-            return asyncio.run_coroutine_threadsafe(token(host), loop).result(30)
+            return asyncio.run_coroutine_threadsafe(_token(cloud, host), loop).result(30)
 
         file = Path(self.conf.lab_file) if self.conf.lab_file else lab_model.default_file()
         await asyncio.to_thread(
@@ -189,3 +180,7 @@ class AllInOne:
         )
 
 
+async def _token(cloud: Cloud, host: str) -> str:
+    """A one-time enrolment token for a host."""
+    async with cloud.database.transaction() as tx:
+        return await cloud.link.registry.create_token(tx, host=host)

@@ -160,7 +160,10 @@ class Cloud:
         apps = {
             "compute": (self._compute_app(), conf.compute_port),
             "placement": (placement_api(self.placement, authenticate=self.authenticate), conf.placement_port),
-            "network": (network_api(self.network, self.database, authenticate=self.authenticate), conf.network_port),
+            "network": (
+                network_api(self.network, self.database, authenticate=self.authenticate),
+                conf.network_port,
+            ),
         }
         for name, (app, port) in apps.items():
             self.ports[name] = self.listeners.add(app, conf.listen, port)

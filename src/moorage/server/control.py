@@ -1,12 +1,12 @@
 """The control API under /moorage/v1: what OpenStack's APIs have no place for.
 
-    GET  /moorage/v1/servers/{server_id}/placement   why a server is where it is (compute's table)
-    GET  /moorage/v1/operations[?subject=]           what is under way (administrators)
-    GET  /moorage/v1/operations/{operation_id}       one, with its log
-    POST /moorage/v1/operations/{operation_id}/resume
-    POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
-    GET  /moorage/v1/audit                           the invariants
-    GET  /moorage/v1/health                          for load balancers; open
+GET  /moorage/v1/servers/{server_id}/placement   why a server is where it is (compute's table)
+GET  /moorage/v1/operations[?subject=]           what is under way (administrators)
+GET  /moorage/v1/operations/{operation_id}       one, with its log
+POST /moorage/v1/operations/{operation_id}/resume
+POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
+GET  /moorage/v1/audit                           the invariants
+GET  /moorage/v1/health                          for load balancers; open
 """
 
 from typing import TYPE_CHECKING, Any

@@ -108,5 +108,10 @@ class HostEvents:
 async def _guest_ended(tx: Tx, server_id: str, host: str) -> None:
     # A guest that powered itself off: the server is SHUTOFF, as upstream's periodic sync would have it.
     server = await server_state.get(tx, server_id)
-    if server is not None and server.host == host and server.vm_state == Vm.ACTIVE and server.task_state is None:
+    if (
+        server is not None
+        and server.host == host
+        and server.vm_state == Vm.ACTIVE
+        and server.task_state is None
+    ):
         await server_state.stopped(tx, server_id)

@@ -34,7 +34,9 @@ _CHUNK = 1 << 18
 class ImageProxy:
     """GET {prefix}/{image_id} for hosts."""
 
-    def __init__(self, database: Database, hosts: HostAuthenticator, token: ServiceToken, image_url: str) -> None:
+    def __init__(
+        self, database: Database, hosts: HostAuthenticator, token: ServiceToken, image_url: str
+    ) -> None:
         self._database = database
         self._hosts = hosts
         self._token = token

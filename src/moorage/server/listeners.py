@@ -45,7 +45,9 @@ class Listeners:
             listener.bind((host, port))
         except OSError as error:
             listener.close()
-            raise PortInUse(f"{host} port {port} cannot be used: {error.strerror}; is another cloud running?") from error
+            raise PortInUse(
+                f"{host} port {port} cannot be used: {error.strerror}; is another cloud running?"
+            ) from error
         self._add(app, listener)
         bound: int = listener.getsockname()[1]
         return bound

@@ -11,7 +11,9 @@ def options() -> list[Group]:
     """All groups; ``moorage config sample`` prints them."""
     server: list[cfg.Opt] = [
         cfg.StrOpt(
-            "state", default="/var/lib/moorage", help="Folder of everything that outlives the process; mode 0700."
+            "state",
+            default="/var/lib/moorage",
+            help="Folder of everything that outlives the process; mode 0700.",
         ),
         cfg.StrOpt(
             "database_url",
@@ -38,18 +40,26 @@ def options() -> list[Group]:
         ),
         cfg.IntOpt("simulated_hosts", default=4, min=0, help="How many simulated hosts."),
         cfg.StrOpt("lab_file", help="The lab's YAML file. Default: two racks of two hosts."),
-        cfg.FloatOpt("service_down_time", default=60.0, min=1, help="Seconds without a report: a host is down."),
+        cfg.FloatOpt(
+            "service_down_time", default=60.0, min=1, help="Seconds without a report: a host is down."
+        ),
         cfg.StrOpt("log_level", default="INFO", help="DEBUG, INFO, WARNING or ERROR."),
         cfg.BoolOpt("log_json", default=False, help="One JSON object a line instead of text."),
     ]
     conductor: list[cfg.Opt] = [
         cfg.IntOpt("concurrency", default=12, min=1, help="Operations driven side by side."),
-        cfg.FloatOpt("lease", default=30.0, min=1, help="Seconds until another conductor takes over a dead one's."),
-        cfg.FloatOpt("vif_plugging_timeout", default=300.0, min=1, help="Seconds a server's ports have to be plugged."),
+        cfg.FloatOpt(
+            "lease", default=30.0, min=1, help="Seconds until another conductor takes over a dead one's."
+        ),
+        cfg.FloatOpt(
+            "vif_plugging_timeout", default=300.0, min=1, help="Seconds a server's ports have to be plugged."
+        ),
         cfg.FloatOpt("command_timeout", default=600.0, min=1, help="Seconds a host has for one command."),
     ]
     scheduler: list[cfg.Opt] = [
-        cfg.FloatOpt("cpu_allocation_ratio", default=4.0, min=0.1, help="VCPUs given out for each CPU of a host."),
+        cfg.FloatOpt(
+            "cpu_allocation_ratio", default=4.0, min=0.1, help="VCPUs given out for each CPU of a host."
+        ),
         cfg.FloatOpt("ram_allocation_ratio", default=1.0, min=0.1, help="The same for memory."),
         cfg.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="The same for disk."),
     ]
