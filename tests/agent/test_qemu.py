@@ -162,6 +162,17 @@ async def test_a_guest_lives_through_its_agents_and_leaves_nothing(settings, ima
         started = second.hypervisor._pid(server)
         await second.reboot(RebootGuest(server_id=server, hard=True))
         assert second.hypervisor._pid(server) not in {None, pid, started}
+        # Ended without being told to, it is told of; a stop that was asked for was not.
+        ended: list[str] = []
+        told = asyncio.Event()
+        second.hypervisor.on_ended = lambda server_id: (ended.append(server_id), told.set())
+        process.kill(second.hypervisor._pid(server))
+        await asyncio.wait_for(told.wait(), 10)
+        assert ended == [server]
+        await second.start(StartGuest(server_id=server))
+        await second.stop(StopGuest(server_id=server, mode="hard"))
+        assert ended == [server]
+        await second.start(StartGuest(server_id=server))
         assert (await second.console(ConsoleOutput(server_id=server))).data == {"output": ""}
     finally:
         await first.destroy(DestroyGuest(server_id=server))

@@ -17,7 +17,7 @@ from moorage.agent.loop import CommandLoop
 from moorage.agent.outbox import Outbox
 from moorage.core.errors import BadRequest, MoorageError, Unavailable
 from moorage.core.log import get_logger
-from moorage.wire.messages import EnrollRequest, HostReport, Uplink
+from moorage.wire.messages import EnrollRequest, Event, HostReport, Uplink
 from moorage.wire.protocol import PROTOCOL
 
 log = get_logger(__name__)
@@ -44,6 +44,7 @@ class Agent:
         self._outbox = Outbox()
         self._loop = CommandLoop(self.guests, journal, self._outbox, settings.max_commands)
         self.enrolled = asyncio.Event()
+        hypervisor.on_ended = self._guest_ended
 
     async def run(self) -> None:
         """Find the guests, enrol if need be, then serve."""
@@ -64,6 +65,10 @@ class Agent:
             await self.guests.hypervisor.stop()
             await self.guests.datapath.stop()
             await self._journal.close()
+
+    def _guest_ended(self, server_id: str) -> None:
+        data = {"server_id": server_id, "power_state": "shutdown"}
+        self._outbox.put(events=[Event(kind="guest.power", data=data)])
 
     async def _join(self) -> Link:
         backoff = Backoff(self.settings.host)

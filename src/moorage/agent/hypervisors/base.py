@@ -1,9 +1,12 @@
 """What a hypervisor is to the agent. Every method can be repeated: asked for what is so already, it succeeds."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from moorage.agent.link import Download
 from moorage.wire.messages import GuestState, SpawnGuest, Vif
+
+OnEnded = Callable[[str], None]
 
 
 class Hypervisor(Protocol):
@@ -11,6 +14,8 @@ class Hypervisor(Protocol):
 
     type: str
     version: int
+    on_ended: OnEnded | None
+    """Called with the id of a guest that ended without being told to."""
 
     async def start(self, download: Download) -> None:
         """Find guests that run already; images come by ``download``. Raises GuestFailure where the hypervisor itself is missing."""

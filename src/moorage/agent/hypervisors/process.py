@@ -5,6 +5,7 @@ import contextlib
 import os
 import select
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -40,6 +41,32 @@ async def ended(pid: int, timeout: float) -> bool:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+
+
+class Watch:
+    """Calls ``action`` once when the process ends; ``close`` to watch no longer."""
+
+    def __init__(self, pid: int, action: Callable[[], None]) -> None:
+        self._action = action
+        self._loop = asyncio.get_running_loop()
+        self._descriptor: int | None = None
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._loop.call_soon(action)
+        else:
+            self._loop.add_reader(self._descriptor, self._ended)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _ended(self) -> None:
+        self.close()
+        self._action()
 
 
 def kill(pid: int) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from moorage.agent.config import Settings
 from moorage.agent.errors import GuestFailure, Refused, UnknownGuest
 from moorage.agent.hypervisors import configdrive, process, qmp
+from moorage.agent.hypervisors.base import OnEnded
 from moorage.agent.hypervisors.images import FORMATS, ImageCache, info
 from moorage.agent.link import Download
 from moorage.core.log import get_logger
@@ -54,6 +55,8 @@ class QemuHypervisor:
         self._settings = settings
         self._folder = settings.state_dir / "guests"
         self._images: ImageCache
+        self._watches: dict[str, process.Watch] = {}
+        self.on_ended: OnEnded | None = None
         self.program = f"qemu-system-{platform.machine()}"
         self.accelerator = "tcg"
 
@@ -69,6 +72,7 @@ class QemuHypervisor:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._images = ImageCache(self._settings.image_dir or self._settings.state_dir / "images", download)
         for state in await self.guests():
+            self._watch(state.server_id)
             if state.power_state == "running":
                 try:
                     status = await qmp.ask(self._path(state.server_id), "query-status")
@@ -78,6 +82,8 @@ class QemuHypervisor:
 
     async def stop(self) -> None:
         """Guests run on."""
+        for server_id in list(self._watches):
+            self._unwatch(server_id)
 
     async def define(self, request: SpawnGuest) -> None:
         """Record, fetch the image, make the disks. What an earlier attempt has finished is kept."""
@@ -130,10 +136,12 @@ class QemuHypervisor:
         if found["status"] not in {"running", "prelaunch"}:
             message = f"guest {server_id} is {found['status']} right after its start"
             raise GuestFailure(message, code="agent.qemu_failed")
+        self._watch(server_id)
 
     async def power_off(self, server_id: str, *, soft: bool, timeout: float) -> None:
         """ACPI first when soft, then quit, then SIGKILL."""
         self._record(server_id)
+        self._unwatch(server_id)
         folder = self._path(server_id)
         pid = self._pid(server_id)
         if pid is not None and soft:
@@ -177,6 +185,25 @@ class QemuHypervisor:
             state: PowerState = "shutdown" if self._pid(server_id) is None else "running"
             found.append(GuestState(server_id, state))
         return found
+
+    def _watch(self, server_id: str) -> None:
+        self._unwatch(server_id)
+        pid = self._pid(server_id)
+        if pid is None:
+            self._ended(server_id)
+        else:
+            self._watches[server_id] = process.Watch(pid, lambda: self._ended(server_id))
+
+    def _unwatch(self, server_id: str) -> None:
+        watch = self._watches.pop(server_id, None)
+        if watch is not None:
+            watch.close()
+
+    def _ended(self, server_id: str) -> None:
+        self._watches.pop(server_id, None)
+        log.info("guest.ended", server=server_id)
+        if self.on_ended is not None:
+            self.on_ended(server_id)
 
     async def _tell(self, folder: Path, command: str) -> None:
         try:

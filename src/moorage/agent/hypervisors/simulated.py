@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.agent.errors import GuestFailure, UnknownGuest
+from moorage.agent.hypervisors.base import OnEnded
 from moorage.agent.link import Download
 from moorage.wire.messages import GuestState, PowerState, SpawnGuest, Vif
 
@@ -47,6 +48,7 @@ class SimulatedHypervisor:
 
     def __init__(self, behaviour: Behaviour | None = None, folder: Path | None = None) -> None:
         self.behaviour = behaviour or Behaviour()
+        self.on_ended: OnEnded | None = None
         self._random = random.Random(self.behaviour.seed)
         self._folder = folder
         self._guests: dict[str, SimulatedGuest] = {}
