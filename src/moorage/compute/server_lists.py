@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from moorage.api.context import RequestContext
 from moorage.compute import states
@@ -217,7 +218,7 @@ def _tags(filters: Mapping[str, list[str]]) -> list[Any]:
         ("not-tags-any", True, True),
     ):
         if name in filters:
-            wanted = sa.cast(filters[name][-1].split(","), sa.ARRAY(sa.Text))
+            wanted = sa.cast(filters[name][-1].split(","), postgresql.ARRAY(sa.Text))
             condition = _s.tags.overlap(wanted) if overlap else _s.tags.contains(wanted)
             found.append(sa.not_(condition) if negated else condition)
     return found

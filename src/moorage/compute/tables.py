@@ -1,6 +1,7 @@
 """The tables of compute."""
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from moorage.store.schema import IdColumn, Json, Timestamp, created_at, metadata, updated_at
 
@@ -78,7 +79,7 @@ servers = sa.Table(
     sa.Column("key_type", sa.Text),
     sa.Column("key_data", sa.Text),
     sa.Column("metadata", Json, nullable=False, server_default="{}"),
-    sa.Column("tags", sa.ARRAY(sa.Text), nullable=False, server_default="{}"),
+    sa.Column("tags", postgresql.ARRAY(sa.Text), nullable=False, server_default="{}"),
     sa.Column("user_data", sa.Text),
     sa.Column("config_drive", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("access_ip_v4", sa.Text),

@@ -96,7 +96,8 @@ def updated(call: ComputeCall, server: Server, around: Surroundings) -> dict[str
     """The answer to a change: below 2.75 without what extensions once added."""
     if call.version >= (2, 75):
         return shown(call, server, around)
-    return {**basic(call, server, around), **_groups(call.version, server)}
+    short = addresses(around.ports.get(server.id, ()), around.networks, long=False)
+    return {**basic(call, server, around), **_groups(call.version, server), "addresses": short}
 
 
 def basic(call: ComputeCall, server: Server, around: Surroundings) -> dict[str, Any]:
