@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from moorage.placement.errors import CapacityExceeded, ConsumerExists, NoInventory
-from moorage.placement.model import Allocations, UsedRow
+from moorage.placement.model import Allocations, ConsumerWrite, UsedRow
 from moorage.placement.tables import (
     allocations,
     consumers,
@@ -210,6 +210,8 @@ _HELD: Statement[Any] = Statement(
     )
 )
 
+_ATTEMPTS = 3
+
 
 async def claim(
     tx: Tx,
@@ -225,25 +227,48 @@ async def claim(
     Repeating a claim that holds already changes nothing and returns []. Raises CapacityExceeded, NoInventory,
     or ConsumerExists when the consumer holds something else; the transaction stays usable after each.
     """
+    holder = {
+        "consumer": consumer,
+        "project_id": project_id,
+        "user_id": user_id,
+        "consumer_type": consumer_type,
+    }
+    columns = _columns(allocations)
+    for _ in range(_ATTEMPTS):
+        taken = await _CLAIM.all(tx, **columns, **holder, count=len(columns["amounts"]))
+        if taken or not columns["amounts"]:
+            return taken
+        held = await allocations_of(tx, consumer)
+        if held == allocations:
+            return []
+        if held:
+            raise ConsumerExists(f"Consumer {consumer} has other allocations already; release them first.")
+        refuse(await _ROOM.all(tx, **columns))
+        # All fit now: somebody gave something back since the claim was refused.
+    raise ConsumerExists(f"Consumer {consumer} is being claimed by another request.")
+
+
+async def claim_new(tx: Tx, write: ConsumerWrite) -> list[UsedRow]:
+    """Try a claim without asking why it fails: [] when the consumer exists or anything does not fit."""
+    columns = _columns(write.allocations)
+    return await _CLAIM.all(
+        tx,
+        **columns,
+        count=len(columns["amounts"]),
+        consumer=write.consumer_id,
+        project_id=write.project_id,
+        user_id=write.user_id,
+        consumer_type=write.consumer_type,
+    )
+
+
+def _columns(allocations: Allocations) -> dict[str, list[Any]]:
     wanted = [(p, rc, n) for p, amounts in allocations.items() for rc, n in amounts.items()]
-    columns: dict[str, Any] = {
+    return {
         "providers": [p for p, _, _ in wanted],
         "classes": [rc for _, rc, _ in wanted],
         "amounts": [n for _, _, n in wanted],
     }
-    taken = await _CLAIM.all(
-        tx, **columns, count=len(wanted), consumer=consumer, project_id=project_id, user_id=user_id,
-        consumer_type=consumer_type,
-    )  # fmt: skip
-    if taken or not wanted:
-        return taken
-    held = await allocations_of(tx, consumer)
-    if held == allocations:
-        return []
-    if held:
-        raise ConsumerExists(f"Consumer {consumer} has other allocations already; release them first.")
-    refuse(await _ROOM.all(tx, **columns))
-    raise ConsumerExists(f"Consumer {consumer} was claimed by another request at the same time.")
 
 
 async def release(tx: Tx, consumer: str) -> list[UsedRow]:

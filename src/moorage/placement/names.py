@@ -104,7 +104,9 @@ class Vocabulary:
         if await self._lock.scalar(tx, name=name) is None:
             raise NotFound(f"No such {self.kind}: {name}.")
         if await self._used.scalar(tx, name=name):
-            raise NameInUse(f"Error in delete {self.kind}: {name} is in use by a resource provider.")
+            raise NameInUse(
+                f"Error in delete {self.kind}: The {self.kind} {name} is in use by a resource provider."
+            )
         await self._delete.run(tx, name=name)
 
 

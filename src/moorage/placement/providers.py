@@ -173,7 +173,7 @@ async def lock_provider(tx: Tx, provider: str, generation: int | None = None) ->
     if generation is not None and generation != found.generation:
         raise ConcurrentUpdate(
             f"resource provider generation conflict: provider {provider} has changed (actual: {found.generation},"
-            f" given: {generation}). Please update the generation and try again.",
+            f" given: {generation}). Resource provider's generation already changed. Please update the generation and try again.",
             provider=provider,
         )
     return found
@@ -182,12 +182,15 @@ async def lock_provider(tx: Tx, provider: str, generation: int | None = None) ->
 async def create_provider(tx: Tx, *, provider: str, name: str, parent: str | None = None) -> Provider:
     """Create a provider, as a root or below a parent. Raises DuplicateProvider, UnknownProvider."""
     root = provider
+    if parent == provider:
+        raise BadRequest(
+            "parent provider UUID cannot be same as UUID. give the id of another provider.",
+            field="parent_provider_uuid",
+        )
     if parent is not None:
         above = await _LOCK.first(tx, id=parent)
         if above is None:
-            raise BadRequest(
-                f"parent provider UUID provided does not exist: {parent}", field="parent_provider_uuid"
-            )
+            raise BadRequest(f"parent provider UUID does not exist: {parent}", field="parent_provider_uuid")
         root = above.root_id
     try:
         async with tx.savepoint():
@@ -230,12 +233,10 @@ async def _moved_root(tx: Tx, found: Provider, parent: str | None, *, reparent: 
         return found.id
     above = await _LOCK.first(tx, id=parent)
     if above is None:
-        raise BadRequest(
-            f"parent provider UUID provided does not exist: {parent}", field="parent_provider_uuid"
-        )
+        raise BadRequest(f"parent provider UUID does not exist: {parent}", field="parent_provider_uuid")
     if parent in {row[0] for row in await _SUBTREE.all(tx, provider=found.id)}:
         raise BadRequest(
-            f"creating loop in the provider tree is not allowed: {parent} is below {found.id} or the provider itself.",
+            f"creating loop in the provider tree is not allowed. {parent} is below {found.id} or the provider itself.",
             field="parent_provider_uuid",
         )
     return above.root_id

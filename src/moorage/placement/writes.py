@@ -173,10 +173,13 @@ async def _lock_consumers(tx: Tx, ids: Sequence[str], writes: Sequence[ConsumerW
                 tx, id=consumer, project_id=write.project_id, user_id=write.user_id,
                 consumer_type=write.consumer_type,
             )  # fmt: skip
-            if made is None:
-                # Somebody else made it since the look above; its generation is then not ours to know.
+            if made is not None:
+                created.add(consumer)
+                continue
+            # Somebody else made it since the look above, and has committed.
+            known.update({row.id: row for row in await _LOCK_CONSUMERS.all(tx, ids=[consumer])})
+            if consumer not in known:
                 raise _consumer_conflict(consumer, "an unknown generation", write.generation)
-            created.add(consumer)
     for write in writes:
         if not write.check_generation:
             continue

@@ -6,7 +6,7 @@ them all.
 
 from __future__ import annotations
 
-import uuid
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +16,7 @@ from moorage.api import Reply
 from moorage.core.errors import BadRequest, NotFound
 from moorage.core.ids import is_uuid
 from moorage.placement import providers
-from moorage.placement.http.common import Amount, ClassName, Id, PlacementCall, Uuid, reply
+from moorage.placement.http.common import Amount, ClassName, Id, PlacementCall, Uuid, canonical, reply
 from moorage.placement.model import Allocations, ConsumerWrite
 from moorage.placement.names import RESOURCE_CLASSES
 from moorage.placement.reads import (
@@ -26,9 +26,12 @@ from moorage.placement.reads import (
     CONSUMERS_BY_ID,
 )
 from moorage.store.database import Tx
+from moorage.store.errors import SerializationConflict
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 """Project and user of consumers written before microversion 1.8, which did not tell them."""
+
+_RETRIES = 5
 
 Amounts = Annotated[dict[ClassName, Amount], Meta(min_length=1)]
 Type = Annotated[str, Meta(pattern=r"^[A-Z0-9_]+\Z", min_length=1, max_length=255)]
@@ -113,7 +116,7 @@ def to_write(consumer: str, body: Any) -> ConsumerWrite:
     else:
         allocations = {provider: dict(item.resources) for provider, item in given.items()}
     return ConsumerWrite(
-        consumer_id=_canonical(consumer),
+        consumer_id=canonical(consumer),
         allocations=allocations,
         project_id=getattr(body, "project_id", NOBODY),
         user_id=getattr(body, "user_id", NOBODY),
@@ -130,11 +133,6 @@ def _consumer(call: PlacementCall) -> str:
     return given
 
 
-def _canonical(consumer: str) -> str:
-    """Return the dashed form of a UUID; what is none stays as it is and is not found."""
-    return str(uuid.UUID(consumer)) if is_uuid(consumer) else consumer
-
-
 async def check_classes(tx: Tx, writes: list[ConsumerWrite]) -> None:
     """Raise BadRequest for resource classes that do not exist."""
     for write in writes:
@@ -146,8 +144,8 @@ async def check_classes(tx: Tx, writes: list[ConsumerWrite]) -> None:
 async def show_allocations(call: PlacementCall) -> Reply:
     """Answer what a consumer holds; an unknown consumer holds nothing."""
     async with call.app.database.read() as tx:
-        rows = await ALLOCATIONS_OF_CONSUMER.all(tx, id=_canonical(call.path["consumer"]))
-        consumer = await CONSUMER.first(tx, id=_canonical(call.path["consumer"]))
+        rows = await ALLOCATIONS_OF_CONSUMER.all(tx, id=canonical(call.path["consumer"]))
+        consumer = await CONSUMER.first(tx, id=canonical(call.path["consumer"]))
     held: dict[str, Any] = {}
     for row in rows:
         entry = held.setdefault(row.provider_id, {"generation": row.generation, "resources": {}})
@@ -173,10 +171,7 @@ async def show_allocations(call: PlacementCall) -> Reply:
 async def put_allocations(call: PlacementCall) -> Reply:
     """Replace what a consumer holds."""
     write = to_write(_consumer(call), call.body)
-    async with call.app.database.transaction() as tx:
-        await check_classes(tx, [write])
-        await call.app.ledger.write(tx, [write])
-    return Reply(status=204)
+    return await _write(call, [write])
 
 
 async def post_allocations(call: PlacementCall) -> Reply:
@@ -186,6 +181,20 @@ async def post_allocations(call: PlacementCall) -> Reply:
             "At least one consumer is needed: the body does not have enough properties.", field="body"
         )
     writes = [to_write(consumer, body) for consumer, body in call.body.items()]
+    return await _write(call, writes)
+
+
+async def _write(call: PlacementCall, writes: list[ConsumerWrite]) -> Reply:
+    """Write, again when PostgreSQL broke a deadlock: provider generations are not the client's business here."""
+    for _ in range(_RETRIES):
+        try:
+            return await _write_once(call, writes)
+        except SerializationConflict:
+            await asyncio.sleep(0)
+    return await _write_once(call, writes)
+
+
+async def _write_once(call: PlacementCall, writes: list[ConsumerWrite]) -> Reply:
     async with call.app.database.transaction() as tx:
         await check_classes(tx, writes)
         await call.app.ledger.write(tx, writes)
@@ -194,7 +203,7 @@ async def post_allocations(call: PlacementCall) -> Reply:
 
 async def delete_allocations(call: PlacementCall) -> Reply:
     """Give back all that a consumer holds; 404 when it holds nothing."""
-    consumer = _canonical(call.path["consumer"])
+    consumer = canonical(call.path["consumer"])
     async with call.app.database.transaction() as tx:
         if not await call.app.ledger.release(tx, consumer):
             raise NotFound(f"No allocations for consumer '{consumer}'")

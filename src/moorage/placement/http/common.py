@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -94,11 +95,16 @@ def only_keys(query: Mapping[str, list[str]], allowed: Iterable[str]) -> None:
         )
 
 
+def canonical(text: str) -> str:
+    """Return the dashed form of a UUID; what is none stays as it is, and is not found."""
+    return str(uuid.UUID(text)) if is_uuid(text) else text
+
+
 def check_uuid(text: str, field: str) -> str:
     """Return the text when it is a UUID, else refuse the field."""
     if not is_uuid(text):
         raise BadRequest(
-            f"Expected '{field}' parameter to be a format of uuid, got: {text}",
+            f"Invalid query string parameters: Expected '{field}' parameter to be a format of uuid, got: {text}",
             field=field,
             code="placement.query.bad_value",
         )

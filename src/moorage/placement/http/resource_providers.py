@@ -10,7 +10,15 @@ from msgspec import UNSET, Meta, UnsetType
 from moorage.api import Reply
 from moorage.core.ids import new_id
 from moorage.placement import providers
-from moorage.placement.http.common import PlacementCall, Uuid, newest, only_keys, render_provider, reply
+from moorage.placement.http.common import (
+    PlacementCall,
+    Uuid,
+    canonical,
+    newest,
+    only_keys,
+    render_provider,
+    reply,
+)
 from moorage.placement.http.queries import provider_filter
 from moorage.placement.reads import PROVIDERS, PROVIDERS_BY_ID
 
@@ -64,7 +72,7 @@ async def create_provider(call: PlacementCall) -> Reply:
     async with call.app.database.transaction() as tx:
         made = await providers.create_provider(
             tx,
-            provider=body.uuid or new_id(),
+            provider=canonical(body.uuid) if body.uuid else new_id(),
             name=body.name,
             parent=getattr(body, "parent_provider_uuid", None),
         )

@@ -38,7 +38,7 @@ async def list_traits(call: PlacementCall) -> Reply:
 def _associated(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise BadRequest(
-            f"The query parameter 'associated' only accepts 'true' or 'false', got: {text}",
+            f'The query parameter "associated" only accepts "true" or "false", got: {text}',
             field="associated",
             code="placement.query.bad_value",
         )
@@ -54,7 +54,7 @@ def _named(found: list[Name], text: str) -> list[Name]:
         return [trait for trait in found if trait.name in names]
     raise BadRequest(
         "Badly formatted name parameter. Expected name query string parameter in form: ?name=[in|startswith]:"
-        f"[name1,name2|prefix]. Got: {text}",
+        f'[name1,name2|prefix]. Got: "{text}"',
         field="name",
         code="placement.query.bad_value",
     )
@@ -73,7 +73,7 @@ async def ensure_trait(call: PlacementCall) -> Reply:
     if not CUSTOM.match(name) or len(name) > MAX_LENGTH:
         raise BadRequest(
             f"The trait is invalid. A valid trait must be no longer than {MAX_LENGTH} characters, start with the"
-            " prefix 'CUSTOM_' and use following characters: 'A'-'Z', '0'-'9' and '_'",
+            ' prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"',
             field="name",
         )
     async with call.app.database.transaction() as tx:

@@ -51,7 +51,12 @@ def _parse(call: PlacementCall) -> tuple[str, str | None, str | None]:
         )
     for key, value in values.items():
         if value is not None and not 1 <= len(value) <= 255:
-            raise BadRequest(f"Invalid {key} in the query.", field=key, code="placement.query.bad_value")
+            keyword = "maxLength" if value else "minLength"
+            raise BadRequest(
+                f"Failed validating '{keyword}': invalid {key} in the query.",
+                field=key,
+                code="placement.query.bad_value",
+            )
     kind = values.get("consumer_type")
     if kind not in {None, UNKNOWN, ALL} and not _is_type(str(kind)):
         raise BadRequest(
