@@ -30,7 +30,7 @@ class Applied(msgspec.Struct, frozen=True):
 class Northbound:
     """A connection to the Northbound database. ``remote`` is an OVSDB remote, ``timeout`` is in seconds."""
 
-    def __init__(self, remote: str, *, timeout: float = 10.0) -> None:
+    def __init__(self, remote: str, *, timeout: float = 30.0) -> None:
         self._remote = remote
         self._timeout = timeout
         self._connection: Any = None
@@ -94,6 +94,9 @@ class _Copy(connection.OvsdbIdl):  # type: ignore[misc]  # ovsdbapp has no types
         self.owned: dict[Key, Any] = {}
         self.scopes: dict[str, set[Key]] = {}
         self._known: dict[Any, tuple[Key, str]] = {}
+
+    def cooperative_yield(self) -> None:
+        """Nothing: this thread is its own, and giving up the processor after every row made big updates slow."""
 
     def notify(self, event: str, row: Any, updates: Any = None) -> None:  # noqa: ARG002  the library's signature
         """Called for every row that came, changed or went."""

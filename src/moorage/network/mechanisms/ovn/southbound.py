@@ -127,6 +127,9 @@ class _Copy(connection.OvsdbIdl):  # type: ignore[misc]  # ovsdbapp has no types
         super().__init__(*args, **kw)
         self._told = told
 
+    def cooperative_yield(self) -> None:
+        """Nothing: this thread is its own, and giving up the processor after every row made big updates slow."""
+
     def notify(self, event: str, row: Any, updates: Any = None) -> None:  # noqa: ARG002  the library's signature
         """Called for every row that came, changed or went."""
         if row._table.name != "Port_Binding" or row.type != "" or not is_uuid(row.logical_port):  # noqa: SLF001
