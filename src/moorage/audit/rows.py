@@ -14,6 +14,7 @@ from moorage.store.database import Tx
 from moorage.store.statement import Statement
 
 PARENTS = "row.parent"
+PARENTS_SENTENCE = "every row that a foreign key points to is there"
 
 INVARIANTS = (
     Invariant(
