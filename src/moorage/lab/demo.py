@@ -113,7 +113,11 @@ class Demo:
 
     def _boot(self) -> list[Json]:
         """Three servers, ACTIVE; raises LabError with the fault of one that failed."""
-        present = {row["Name"] for row in self._servers()}
+        earlier = [row for row in self._servers() if row["Name"] in SERVERS]
+        for row in (row for row in earlier if row["Status"] == "ERROR"):
+            self._tell(f"{row['Name']} is in ERROR from an earlier run")
+            self._delete(row)
+        present = {row["Name"] for row in earlier if row["Status"] != "ERROR"}
         for name in SERVERS:
             if name not in present:
                 self._tell(f"asking for server {name}")
