@@ -50,4 +50,4 @@ async def set_aggregates(call: PlacementCall) -> Reply:
             call.body.resource_provider_generation if guarded else None,
             bumps=guarded,
         )
-    return _render(call, sorted(names), generation)
+    return _render(call, names, generation)

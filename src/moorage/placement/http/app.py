@@ -55,7 +55,7 @@ def reworded(error: MoorageError) -> MoorageError:
                 f"['{part}']" for part in re.findall(r"[\w-]+", error.field or "") if part != "key"
             )
             return BadRequest(
-                f"JSON does not validate: {text}\n\nFailed validating '{keyword}' in schema, on{where or ' the body'}",
+                f"JSON does not validate: {text}: Failed validating '{keyword}' in schema, on{where or ' the body'}",
                 field=error.field,
             )
     return BadRequest(f"JSON does not validate: {error.message}", field=error.field)

@@ -309,7 +309,7 @@ def _check_groups(
 
 
 def _subtree(text: str, grouped: Mapping[str, object]) -> frozenset[str]:
-    suffixes = text.split(",")
+    suffixes = [suffix.strip() for suffix in text.split(",")]
     for suffix in suffixes:
         if not suffix:
             raise _bad(
