@@ -381,6 +381,22 @@ async def test_two_conductors_share_the_work_and_an_orderly_stop_hands_over(
         await conductor.stop()
 
 
+async def tell_nobody(step: Step) -> Command | None:
+    return None
+
+
+TELL = operation("test.tell", version=1, steps=(remote(tell_nobody), local(finish)))
+
+
+async def test_a_remote_step_with_nobody_to_tell_is_passed(world: World, signals: Signals) -> None:
+    conductor = Runner(world.database, signals, [TELL], world, world.send, poll=0.1)
+    await conductor.start()
+    async with world.database.transaction() as tx:
+        operation_id = await journal.submit(tx, TELL, subject="server:1", params={})
+    assert await ended(world.database, operation_id) == "done"
+    await conductor.stop()
+
+
 async def nothing(step: Step) -> None:
     await asyncio.sleep(0)
 

@@ -101,7 +101,7 @@ def local(run: Function, *, undo: Function | None = None, on_refusal: Back | Non
 
 
 def remote(run: Function, *, undo: Function | None = None, on_refusal: Back | None = None) -> StepDefinition:
-    """A step on a host: ``run`` returns the Command; ``undo`` returns a Command or None."""
+    """A step on a host: ``run`` and ``undo`` return the Command, or None where there is nothing to tell a host."""
     return StepDefinition(_name(run), "remote", run, undo, on_refusal)
 
 

@@ -167,6 +167,8 @@ async def _run_step(  # noqa: C901  one branch for each kind of step and its pha
             )
         work.state = WAITING
         return False
+    if result is None:  # there is no host to tell
+        return _succeed(work, events, step, None)
     await _send(env, work, step.name, result, tx)
     events.append(Event(step.name, "started", {"host": result.host, "kind": result.kind}))
     work.state = WAITING

@@ -135,7 +135,7 @@ class Cloud:
         self._proxy = ImageProxy(database, hosts, self._token, identity.image_url)
         self.agent_app = Router(
             [
-                Route(self.services.settings.image_path + "/{image_id}", self._proxy),
+                Route(self.services.settings.image_path + "/{image_id}", self._proxy.serve),
                 Mount("/", _Exact(agent_api(self.link))),
             ]
         )
@@ -171,17 +171,22 @@ class Cloud:
 
     async def stop(self) -> None:
         """Stop listening, bring operations to their next record, give up the leases."""
-        await self.link.stop()
-        await self.listeners.stop()
+        await self._stop_listening()
         await self.runner.stop()
         await self._end()
 
     async def kill(self) -> None:
         """Stop as if killed: nothing is handed over; for tests of take-over."""
         await self.runner.kill()
-        await self.link.stop()
-        await self.listeners.stop()
+        await self._stop_listening()
         await self._end()
+
+    async def _stop_listening(self) -> None:
+        # Polls are held open for long: they are ended while no new ones are taken.
+        closing = asyncio.ensure_future(self.listeners.stop())
+        await asyncio.sleep(0)
+        await self.link.stop()
+        await closing
 
     async def _end(self) -> None:
         await self.ovn.stop()

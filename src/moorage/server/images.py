@@ -49,7 +49,7 @@ class ImageProxy:
             await self._session.close()
             self._session = None
 
-    async def __call__(self, request: Request) -> Response:
+    async def serve(self, request: Request) -> Response:
         """Stream one image to the host that may have it."""
         try:
             context = await self._hosts(request.headers, f"req-{new_id()}")

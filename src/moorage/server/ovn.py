@@ -1,4 +1,4 @@
-"""OVN's part of a control plane: the mechanism that binds ports to it, and the keepers that write and watch it."""
+"""OVN's part of a control plane: the mechanism that binds ports to it, and what writes and watches its databases."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ from oslo_config import cfg
 
 from moorage.network.mechanisms.base import Mechanism
 from moorage.network.mechanisms.ovn.mechanism import OvnMechanism
+from moorage.network.mechanisms.ovn.plane import OvnPlane
 from moorage.network.service import NetworkService
 from moorage.store.database import Database
 from moorage.store.signals import Signals
@@ -17,7 +18,8 @@ class OvnKeepers:
     def __init__(self, database: Database, signals: Signals, nb: str | None, sb: str | None) -> None:
         self._database = database
         self._signals = signals
-        self._remotes = (nb, sb) if nb and sb else None
+        self._mechanism = OvnMechanism(nb=nb, sb=sb) if nb and sb else None
+        self._plane: OvnPlane | None = None
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, database: Database, signals: Signals) -> "OvnKeepers":
@@ -27,10 +29,15 @@ class OvnKeepers:
     @property
     def mechanisms(self) -> Sequence[Mechanism]:
         """For the network service."""
-        return [OvnMechanism(nb=self._remotes[0], sb=self._remotes[1])] if self._remotes else []
+        return [self._mechanism] if self._mechanism is not None else []
 
     async def start(self, network: NetworkService) -> None:
         """Connect, write what differs, follow."""
+        if self._mechanism is not None:
+            self._plane = OvnPlane(self._mechanism, network, self._database, self._signals)
+            await self._plane.start()
 
     async def stop(self) -> None:
         """Stop following; OVN keeps what it has."""
+        if self._plane is not None:
+            await self._plane.stop()

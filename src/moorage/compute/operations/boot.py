@@ -225,9 +225,7 @@ async def boot_failed(step: Step) -> None:
 def _message(error: dict[str, Any], refusals: list[dict[str, Any]]) -> str:
     message = str(error.get("message") or "The build failed.")
     if refusals:
-        message += (
-            f" {len(refusals)} host{'s' if len(refusals) > 1 else ''} refused: {refusals[-1]['message']}"
-        )
+        message = f"{message.rstrip('.')}. The last host to refuse said: {refusals[-1]['message']}"
     return message
 
 
