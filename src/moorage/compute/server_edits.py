@@ -36,12 +36,11 @@ _LOCK = _set(
 _ROW = Statement(sa.select(table.c.id).where(_live).with_for_update())
 
 
-async def _mine(tx: Tx, context: RequestContext, server_id: str, *, change: bool = True) -> Server:
-    """The server, locked for the change that follows; raises ServerNotFound, ServerLocked."""
-    if change:
-        await _ROW.all(tx, id=server_id)
+async def _mine(tx: Tx, context: RequestContext, server_id: str, *, check_lock: bool = True) -> Server:
+    """The server, its row held for the change that follows; raises ServerNotFound, ServerLocked."""
+    await _ROW.all(tx, id=server_id)
     server = await servers.get(tx, context, server_id)
-    if change:
+    if check_lock:
         server_state.check_lock(server, by_admin=context.is_admin)
     return server
 
@@ -121,15 +120,21 @@ async def drop_tag(tx: Tx, context: RequestContext, server_id: str, tag: str) ->
 
 
 async def lock(tx: Tx, context: RequestContext, server_id: str, reason: str | None) -> None:
-    """Only an administrator may change it now, or its owner after ``unlock``."""
-    server = await servers.get(tx, context, server_id)
-    by = "owner" if server.project_id == context.project_id and not context.is_admin else "admin"
+    """Only an administrator may change it now, or its owner after ``unlock``.
+
+    An owner who locks what is locked changes nothing: an administrator's lock stays one.
+    """
+    server = await _mine(tx, context, server_id, check_lock=False)
+    owner = server.project_id == context.project_id
+    if server.locked and owner:
+        return
+    by = "owner" if owner else "admin"
     await _LOCK.first(tx, id=server_id, locked=True, by=by, reason=reason)
     await actions.start(tx, server_id, context, "lock")
 
 
 async def unlock(tx: Tx, context: RequestContext, server_id: str) -> Server:
-    """Raises Forbidden by policy of the caller's: an owner cannot undo an administrator's lock."""
+    """The caller checks whether this user may undo an administrator's lock."""
     await servers.get(tx, context, server_id)
     found = _found(await _LOCK.first(tx, id=server_id, locked=False, by=None, reason=None), server_id)
     await actions.start(tx, server_id, context, "unlock")

@@ -44,12 +44,16 @@ _GET_ALSO_DELETED = Statement(
 _GIB = 1 << 30
 
 # One INSERT for any number of servers: what differs comes as arrays, what is common as parameters.
-_new = sa.func.unnest(
-    texts_param("ids"),
-    texts_param("names"),
-    texts_param("hostnames"),
-    sa.bindparam("indexes", type_=sa.ARRAY(sa.Integer)),
-).table_valued("id", "name", "hostname", "launch_index").render_derived(name="wanted")
+_new = (
+    sa.func.unnest(
+        texts_param("ids"),
+        texts_param("names"),
+        texts_param("hostnames"),
+        sa.bindparam("indexes", type_=sa.ARRAY(sa.Integer)),
+    )
+    .table_valued("id", "name", "hostname", "launch_index")
+    .render_derived(name="wanted")
+)
 _COMMON: dict[str, Any] = {
     **dict.fromkeys(
         (

@@ -48,7 +48,9 @@ class Shelf:
     """An image service with three images."""
 
     images: Mapping[str, Image] = {
-        IMAGE: Image(id=IMAGE, name="small", size=1 << 20, disk_format="raw", os_hash_algo="sha512", os_hash_value="0"),
+        IMAGE: Image(
+            id=IMAGE, name="small", size=1 << 20, disk_format="raw", os_hash_algo="sha512", os_hash_value="0"
+        ),
         BIG_IMAGE: Image(id=BIG_IMAGE, name="big", size=1 << 40),
         QUEUED_IMAGE: Image(id=QUEUED_IMAGE, name="queued", status="queued"),
     }
@@ -66,7 +68,11 @@ async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
         raise Unauthorized("who?")
     project, user, roles = token.split(":")
     return RequestContext(
-        request_id=request_id, project_id=project, user_id=user, roles=frozenset(roles.split("+")), token=token
+        request_id=request_id,
+        project_id=project,
+        user_id=user,
+        roles=frozenset(roles.split("+")),
+        token=token,
     )
 
 
@@ -77,18 +83,33 @@ class Client:
         self._http, self._token = http, token
 
     async def raw(
-        self, method: str, path: str, body: Any = None, *, version: str = "2.96", root: str = "/v2.1", **more: Any
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        version: str = "2.96",
+        root: str = "/v2.1",
+        **more: Any,
     ) -> httpx.Response:
         headers = {"X-Auth-Token": self._token, "OpenStack-API-Version": f"compute {version}"}
-        return await self._http.request(method, f"http://cloud{root}{path}", json=body, headers=headers, **more)
+        return await self._http.request(
+            method, f"http://cloud{root}{path}", json=body, headers=headers, **more
+        )
 
     async def __call__(
-        self, method: str, path: str, body: Any = None, status: int = 200, *, version: str = "2.96", **more: Any
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        status: int = 200,
+        *,
+        version: str = "2.96",
+        **more: Any,
     ) -> Any:
         answer = await self.raw(method, path, body, version=version, **more)
         assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
-
 
     async def flavor(self, flavor_id: str = "1", **more: Any) -> dict[str, Any]:
         """A new flavor: 1 CPU, 512 MiB, 1 GiB."""
@@ -104,7 +125,9 @@ class Client:
 class World:
     """The service and what its surroundings are made of."""
 
-    def __init__(self, database: Database, service: ComputeService, link: AgentLink, http: httpx.AsyncClient) -> None:
+    def __init__(
+        self, database: Database, service: ComputeService, link: AgentLink, http: httpx.AsyncClient
+    ) -> None:
         self.database = database
         self.service = service
         self.link = link

@@ -131,7 +131,11 @@ async def test_a_reader_only_reads(reader, member):
         ({"hostname": "a b"}, 400, "hostname"),
         ({"accessIPv4": "::1"}, 400, "accessIPv4"),
         ({"config_drive": "maybe"}, 400, "config_drive"),
-        ({"block_device_mapping_v2": [{"boot_index": 0, "source_type": "volume", "uuid": NOWHERE}]}, 400, "Block"),
+        (
+            {"block_device_mapping_v2": [{"boot_index": 0, "source_type": "volume", "uuid": NOWHERE}]},
+            400,
+            "Block",
+        ),
         ({"block_device_mapping": [{"volume_id": NOWHERE}]}, 400, "block_device_mapping"),
     ],
 )
@@ -182,7 +186,9 @@ async def test_a_network_without_subnet_and_a_foreign_one(member, world):
 
 async def test_several_at_once(member, world):
     made = await member("POST", "/servers", body(min_count=2, max_count=3, return_reservation_id=True), 202)
-    found = (await member("GET", f"/servers?reservation_id={made['reservation_id']}&sort_key=display_name&sort_dir=asc"))
+    found = await member(
+        "GET", f"/servers?reservation_id={made['reservation_id']}&sort_key=display_name&sort_dir=asc"
+    )
     assert [s["name"] for s in found["servers"]] == ["s-1", "s-2", "s-3"]
     network = await world.network()
     several = body(max_count=2, networks=[{"uuid": network, "fixed_ip": "10.0.0.9"}])
@@ -228,7 +234,9 @@ async def test_deleting_gives_the_quota_back_once(member, world):
     [action, _] = (await member("GET", f"/servers/{server_id}/os-instance-actions"))["instanceActions"]
     assert action["action"] == "delete"
     async with world.database.read() as tx:
-        kinds = sorted(row[0] for row in await tx.fetch("SELECT kind FROM operations WHERE state <> 'cancelled'"))
+        kinds = sorted(
+            row[0] for row in await tx.fetch("SELECT kind FROM operations WHERE state <> 'cancelled'")
+        )
     assert kinds.count("server.delete") == 1
 
 
@@ -254,9 +262,18 @@ async def test_power_actions_follow_the_state(member, world):
         await server_state.stopped(tx, server_id)
     assert (await member("GET", f"/servers/{server_id}"))["server"]["status"] == "SHUTOFF"
     await member("POST", act, {"os-start": None}, 202)
-    for wrong in ({"reboot": {"type": "warm"}}, {"reboot": {}}, {"nothing": None}, {}, {"os-start": None, "os-stop": None}):
+    for wrong in (
+        {"reboot": {"type": "warm"}},
+        {"reboot": {}},
+        {"nothing": None},
+        {},
+        {"os-start": None, "os-stop": None},
+    ):
         await member("POST", act, wrong, 400)
-    names = [a["action"] for a in (await member("GET", f"/servers/{server_id}/os-instance-actions"))["instanceActions"]]
+    names = [
+        a["action"]
+        for a in (await member("GET", f"/servers/{server_id}/os-instance-actions"))["instanceActions"]
+    ]
     assert names == ["start", "stop", "reboot", "reboot", "create"]
 
 
@@ -272,6 +289,8 @@ async def test_locked_servers(member, admin, world):
     await member("DELETE", f"/servers/{server_id}", status=409)
     await member("POST", act, {"unlock": None}, 202)
     await admin("POST", act, {"lock": None}, 202)
+    # Locking again does not make the administrator's lock the owner's.
+    await member("POST", act, {"lock": None}, 202)
     await member("POST", act, {"unlock": None}, 403)
     await admin("POST", act, {"os-stop": None}, 202)
     await admin("POST", act, {"unlock": None}, 202)
@@ -320,7 +339,9 @@ async def test_changing_a_server(member):
     changes = {"name": "new", "description": "text", "accessIPv4": "192.0.2.1", "hostname": "new-host"}
     shown = (await member("PUT", f"/servers/{server_id}", {"server": changes}))["server"]
     assert (shown["name"], shown["description"], shown["accessIPv4"]) == ("new", "text", "192.0.2.1")
-    older = (await member("PUT", f"/servers/{server_id}", {"server": {"name": "x"}}, version="2.74"))["server"]
+    older = (await member("PUT", f"/servers/{server_id}", {"server": {"name": "x"}}, version="2.74"))[
+        "server"
+    ]
     assert "OS-EXT-STS:vm_state" not in older
     await member("PUT", f"/servers/{server_id}", {"server": {"description": "x"}}, 400, version="2.18")
     await member("PUT", f"/servers/{server_id}", {"server": {"status": "ACTIVE"}}, 400)
@@ -329,7 +350,9 @@ async def test_changing_a_server(member):
 async def test_metadata_and_tags(member, admin):
     server_id = await member.server(metadata={"a": "1"})
     base = f"/servers/{server_id}"
-    assert await member("POST", f"{base}/metadata", {"metadata": {"b": "2"}}) == {"metadata": {"a": "1", "b": "2"}}
+    assert await member("POST", f"{base}/metadata", {"metadata": {"b": "2"}}) == {
+        "metadata": {"a": "1", "b": "2"}
+    }
     assert await member("PUT", f"{base}/metadata/c", {"meta": {"c": "3"}}) == {"meta": {"c": "3"}}
     await member("PUT", f"{base}/metadata/c", {"meta": {"d": "3"}}, 400)
     await member("DELETE", f"{base}/metadata/a", status=204)
@@ -343,7 +366,13 @@ async def test_metadata_and_tags(member, admin):
     await member("GET", f"{base}/tags/red", status=204)
     await member("GET", f"{base}/tags/blue", status=404)
     assert await member("PUT", f"{base}/tags", {"tags": ["b", "a"]}) == {"tags": ["a", "b"]}
-    for query, found in (("tags=a,b", 1), ("tags=a,c", 0), ("tags-any=a,c", 1), ("not-tags=a", 0), ("not-tags-any=c", 1)):
+    for query, found in (
+        ("tags=a,b", 1),
+        ("tags=a,c", 0),
+        ("tags-any=a,c", 1),
+        ("not-tags=a", 0),
+        ("not-tags-any=c", 1),
+    ):
         assert len((await member("GET", f"/servers?{query}"))["servers"]) == found, query
     await member("DELETE", f"{base}/tags/a", status=204)
     await member("DELETE", f"{base}/tags", status=204)
@@ -379,7 +408,9 @@ async def test_lists_page_sort_and_filter(member):
     names = [s["name"] for s in (await member("GET", "/servers"))["servers"]]
     assert names == ["c", "a", "b"]
     by_null = await member("GET", "/servers?limit=1&sort_key=launched_at&sort_dir=asc")
-    assert len((await member("GET", by_null["servers_links"][0]["href"].partition("/v2.1")[2]))["servers"]) == 1
+    assert (
+        len((await member("GET", by_null["servers_links"][0]["href"].partition("/v2.1")[2]))["servers"]) == 1
+    )
     for query, found in (
         ("name=^a$", 1),
         ("status=BUILD", 3),
@@ -391,7 +422,16 @@ async def test_lists_page_sort_and_filter(member):
         ("changes-before=2020-01-01T00:00:00Z", 0),
     ):
         assert len((await member("GET", f"/servers?{query}"))["servers"]) == found, query
-    for wrong in ("limit=x", "limit=-1", "marker=none", "sort_key=none", "unknown=1", "name=[", "status=NONE", "changes-since=x"):
+    for wrong in (
+        "limit=x",
+        "limit=-1",
+        "marker=none",
+        "sort_key=none",
+        "unknown=1",
+        "name=[",
+        "status=NONE",
+        "changes-since=x",
+    ):
         await member("GET", f"/servers?{wrong}", status=400)
     await member("GET", "/servers?unknown=1", version="2.74")
     assert (await member("GET", "/servers?status=NONE", version="2.37"))["servers"] == []
@@ -399,8 +439,10 @@ async def test_lists_page_sort_and_filter(member):
 
 async def test_views_by_version(member, admin, world):
     server_id = await member.server()
-    shown = {v: (await admin("GET", f"/servers/{server_id}", version=v))["server"] for v in (
-        "2.1", "2.3", "2.9", "2.16", "2.19", "2.26", "2.47", "2.63", "2.71", "2.73", "2.96")}
+    shown = {
+        v: (await admin("GET", f"/servers/{server_id}", version=v))["server"]
+        for v in ("2.1", "2.3", "2.9", "2.16", "2.19", "2.26", "2.47", "2.63", "2.71", "2.73", "2.96")
+    }
     assert "OS-EXT-SRV-ATTR:hostname" not in shown["2.1"]
     assert "OS-EXT-SRV-ATTR:hostname" in shown["2.3"]
     assert "locked" in shown["2.9"]
@@ -434,14 +476,35 @@ async def test_the_number_of_statements(member, world):
 async def test_why_it_is_where_it_is(member, admin, other, world):
     server_id = await member.server()
     plan = {
-        "request": {"resources": {"VCPU": 1}, "excluded": {}, "physical_networks": [], "required_traits": [],
-                    "forbidden_traits": [], "availability_zone": None, "requested_host": None},
-        "seed": 1, "considered": 2, "ranking": [{"host": "h1", "score": 1.0}],
-        "refusals": [{"host": "h2", "check": "capacity", "reason": "short of", "subject": "MEMORY_MB", "needed": 512, "available": 100}],
-        "summary": "2 hosts", "chosen": "h1",
+        "request": {
+            "resources": {"VCPU": 1},
+            "excluded": {},
+            "physical_networks": [],
+            "required_traits": [],
+            "forbidden_traits": [],
+            "availability_zone": None,
+            "requested_host": None,
+        },
+        "seed": 1,
+        "considered": 2,
+        "ranking": [{"host": "h1", "score": 1.0}],
+        "refusals": [
+            {
+                "host": "h2",
+                "check": "capacity",
+                "reason": "short of",
+                "subject": "MEMORY_MB",
+                "needed": 512,
+                "available": 100,
+            }
+        ],
+        "summary": "2 hosts",
+        "chosen": "h1",
     }
     async with world.database.transaction() as tx:
-        await tx.execute("INSERT INTO placements (server_id, attempt, plan) VALUES ($1, 1, $2)", [server_id, plan])
+        await tx.execute(
+            "INSERT INTO placements (server_id, attempt, plan) VALUES ($1, 1, $2)", [server_id, plan]
+        )
     path = f"/servers/{server_id}/placement"
     [attempt] = (await admin("GET", path, root="/moorage/v1"))["attempts"]
     assert attempt["chosen"] == "h1"
