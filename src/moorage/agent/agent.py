@@ -90,11 +90,16 @@ class Agent:
                 "have one made with `moorage host token` and give it as enroll_token"
             )
             raise BadRequest(message, field="enroll_token")
-        reply = await enroll(
-            self._transport,
-            EnrollRequest(token=token, name=name, protocol=PROTOCOL, agent_version=facts.agent_version()),
+        secret = await asyncio.to_thread(credentials.propose, self.settings.state_dir)
+        request = EnrollRequest(
+            token=token,
+            credential=secret,
+            name=name,
+            protocol=PROTOCOL,
+            agent_version=facts.agent_version(),
         )
-        credential = credentials.Credential(reply.host_id, reply.credential)
+        reply = await enroll(self._transport, request)
+        credential = credentials.Credential(reply.host_id, secret)
         await asyncio.to_thread(credentials.save, self.settings.state_dir, credential)
         log.info("agent.enrolled", host=name, host_id=reply.host_id)
 

@@ -1,6 +1,7 @@
 """The host's credential in its state folder: readable by the agent's user alone, replaced in one step."""
 
 import os
+import secrets
 from pathlib import Path
 
 import msgspec
@@ -22,15 +23,32 @@ def load(folder: Path) -> Credential | None:
     return msgspec.json.decode(content, type=Credential)
 
 
+def propose(folder: Path) -> str:
+    """The secret to enrol with: the one of an earlier attempt, which the control plane may know already, or new."""
+    try:
+        return (folder / "credential.proposed").read_text(encoding="ascii")
+    except FileNotFoundError:
+        secret = secrets.token_urlsafe(32)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "credential.proposed", secret.encode())
+        return secret
+
+
 def save(folder: Path, credential: Credential) -> None:
-    """Store it so that a crash leaves the old one or the new one, never half of one."""
+    """Store it once the control plane has accepted it."""
     folder.mkdir(parents=True, exist_ok=True)
-    new = folder / "credential.json.new"
+    _write(folder / "credential.json", msgspec.json.encode(credential))
+    (folder / "credential.proposed").unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    # A crash leaves the old file or the new one, never half of one.
+    new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.write(descriptor, msgspec.json.encode(credential))
+        os.write(descriptor, content)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    new.rename(folder / "credential.json")
+    new.rename(path)

@@ -19,6 +19,8 @@ from moorage.agent.hypervisors.simulated import Behaviour, SimulatedHypervisor
 from moorage.agent.journal import MemoryJournal
 from moorage.agent.link import Transport
 
+_GROUP = 50  # hosts that enrol at once
+
 
 class SimulatedHost(msgspec.Struct, frozen=True, kw_only=True):
     """What one host of a fleet reports."""
@@ -87,9 +89,11 @@ class Fleet:
             self._stack.enter_context(TemporaryDirectory(prefix="moorage-fleet-"))
         )
         try:
-            for host in self._hosts:
-                self.start_host(host, folder / host.name)
-            await asyncio.gather(*(self._enrolled(name) for name in list(self.agents)))
+            for group in range(0, len(self._hosts), _GROUP):
+                names = [host.name for host in self._hosts[group : group + _GROUP]]
+                for host in self._hosts[group : group + _GROUP]:
+                    self.start_host(host, folder / host.name)
+                await asyncio.gather(*(self._enrolled(name) for name in names))
         except BaseException:
             await self.stop()
             raise

@@ -21,7 +21,7 @@ from moorage.agentlink.errors import (
 )
 from moorage.agentlink.model import Host
 from moorage.core.clock import utcnow
-from moorage.core.errors import MoorageError
+from moorage.core.errors import BadRequest, MoorageError
 from moorage.core.ids import new_id
 from moorage.core.log import get_logger
 from moorage.store.database import Database, Tx
@@ -74,15 +74,23 @@ class Registry:
         return token
 
     async def enroll(self, tx: Tx, request: EnrollRequest) -> EnrollReply:
-        """Trade a token for a credential; an earlier credential of the host ends.
+        """Accept a host's credential for a token; an earlier credential of the host ends.
 
-        Raises TokenInvalid, HostExists, ProtocolTooOld.
+        The same credential again is accepted without looking at the token: the first answer was lost.
+        Raises TokenInvalid, HostExists, ProtocolTooOld, BadRequest for a credential that is too short.
         """
         if request.protocol < OLDEST:
             message = (
                 f"the agent speaks protocol {request.protocol}; this control plane needs {OLDEST} or newer"
             )
             raise ProtocolTooOld(message, field="protocol")
+        if len(request.credential) < 32:
+            message = "the credential must have at least 32 characters"
+            raise BadRequest(message, field="credential")
+        credential = _hash(request.credential)
+        if await sql.CREDENTIAL.scalar(tx, hash=credential) == request.name:
+            known = await self.host(tx, request.name)
+            return EnrollReply(host_id=known.id, protocol=min(PROTOCOL, request.protocol))
         used = await sql.USE_TOKEN.first(tx, hash=_hash(request.token), name=request.name)
         if used is None:
             message = f"the token is unknown, used up, expired, or not for host {request.name!r}: have a new one made"
@@ -96,10 +104,9 @@ class Registry:
                 raise HostExists(message, host=request.name)
             host_id = (await self.host(tx, request.name)).id
             await self.revoke(tx, request.name)
-        credential = secrets.token_urlsafe(32)
-        await sql.ADD_CREDENTIAL.run(tx, hash=_hash(credential), host=request.name)
+        await sql.ADD_CREDENTIAL.run(tx, hash=credential, host=request.name)
         await tx.notify(HOSTS_CHANNEL)
-        return EnrollReply(host_id=host_id, credential=credential, protocol=min(PROTOCOL, request.protocol))
+        return EnrollReply(host_id=host_id, protocol=min(PROTOCOL, request.protocol))
 
     async def revoke(self, tx: Tx, host: str) -> None:
         """End the host's credential: here at once, in other processes within a minute."""

@@ -15,19 +15,23 @@ DatapathName = Literal["ovn", "simulated"]
 
 
 class EnrollRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A new host introduces itself with a one-time token."""
+    """A new host introduces itself with a one-time token and the credential that it will use from now on.
+
+    The host makes the credential (at least 32 characters, 256 random bits), so that a request whose answer was lost
+    can be repeated: the token is used up by then, the credential is known.
+    """
 
     token: str
+    credential: str
     name: str
     protocol: int
     agent_version: str
 
 
 class EnrollReply(msgspec.Struct, frozen=True, kw_only=True):
-    """``credential`` is shown this once; the control plane keeps a hash of it."""
+    """The host is known from now on."""
 
     host_id: str
-    credential: str
     protocol: int
 
 
