@@ -27,6 +27,10 @@ class Registry(Protocol):
         """Every host, by name."""
         ...
 
+    async def host(self, tx: Tx, name: str) -> Host:
+        """One host; raises NotFound."""
+        ...
+
     async def set_disabled(self, tx: Tx, name: str, *, disabled: bool, reason: str | None = None) -> Host:
         """Whether new servers may be placed there."""
         ...

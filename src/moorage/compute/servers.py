@@ -28,6 +28,7 @@ from moorage.compute.model import CreateRequest, Flavor, Keypair, NicRequest, Se
 from moorage.compute.service import ComputeService
 from moorage.compute.states import Task, Vm
 from moorage.compute.tables import instance_actions, servers
+from moorage.core.errors import NotFound
 from moorage.core.ids import new_id
 from moorage.store.database import Tx
 from moorage.store.schema import Json
@@ -199,8 +200,11 @@ async def _check_zone(tx: Tx, app: ComputeService, request: CreateRequest) -> No
         raise UnknownZone(
             "The requested availability zone is not available", field="server.availability_zone"
         )
-    if host is not None and all(h.name != host for h in await app.registry.hosts(tx)):
-        raise InvalidField(f"Compute host {host} could not be found.", field="server.host")
+    if host is not None:
+        try:
+            await app.registry.host(tx, host)
+        except NotFound as error:
+            raise InvalidField(f"Compute host {host} could not be found.", field="server.host") from error
 
 
 def _check_metadata(metadata: Mapping[str, str], limits: Mapping[str, int]) -> None:

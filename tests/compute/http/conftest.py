@@ -3,6 +3,7 @@
 Operations are submitted as in production and not run: what they lead to is set by the same functions that they call.
 """
 
+import secrets
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -150,7 +151,9 @@ class World:
         """Enrol a host and let it report."""
         async with self.database.transaction() as tx:
             token = await self.link.registry.create_token(tx, host=name, lifetime=timedelta(minutes=1))
-        request = EnrollRequest(token=token, name=name, protocol=4, agent_version="1")
+        request = EnrollRequest(
+            token=token, name=name, protocol=4, agent_version="1", credential=secrets.token_urlsafe(32)
+        )
         await self.link.enroll(request)
         report = HostReport(
             vcpus=vcpus,

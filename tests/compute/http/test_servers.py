@@ -50,6 +50,8 @@ async def test_a_running_server_has_addresses_and_a_host(member, admin, world):
     for_admin = (await admin("GET", f"/servers/{server_id}"))["server"]
     assert for_admin["OS-EXT-SRV-ATTR:host"] == "h1"
     assert for_admin["host_status"] == "UP"
+    await admin("POST", "/servers", body(host="nowhere"), 400)
+    await admin("POST", "/servers", body(host="h1"), 202)
     ips = await member("GET", f"/servers/{server_id}/ips/net")
     assert ips == {"net": [{"version": 4, "addr": address["addr"]}]}
     [interface] = (await member("GET", f"/servers/{server_id}/os-interface"))["interfaceAttachments"]

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from moorage.compute import aggregates
-from moorage.compute.errors import AggregateNotFound, HostNotFound, InvalidField
+from moorage.compute.errors import AggregateNotFound, InvalidField
 from moorage.compute.http import values
 from moorage.compute.http.values import Body, ComputeCall
 from moorage.compute.model import Aggregate
@@ -95,8 +95,7 @@ async def add_host(call: ComputeCall) -> dict[str, Any]:
     """The action add_host."""
     host = _host(call, "add_host")
     async with call.app.database.transaction() as tx:
-        if all(h.name != host for h in await call.app.registry.hosts(tx)):
-            raise HostNotFound(f"Compute host {host} could not be found.")
+        await call.app.registry.host(tx, host)
         return {"aggregate": _view(call, await aggregates.add_host(tx, _id(call), host))}
 
 

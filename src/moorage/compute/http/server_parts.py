@@ -1,5 +1,6 @@
 """What belongs to a server and has a path of its own: metadata, tags, addresses, interfaces, security groups."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from moorage.api.call import Reply
@@ -203,21 +204,22 @@ async def security_groups(call: ComputeCall) -> dict[str, Any]:
     async with call.app.database.read() as tx:
         server = await servers.get(tx, call.context, call.path["server_id"])
         groups = await server_networks.groups_of(tx, call.app, server)
-    return {"security_groups": [_group(g) for g in groups]}
+    names = {g.id: g.name for g in groups}
+    return {"security_groups": [_group(g, names) for g in groups]}
 
 
-def _group(group: SecurityGroup) -> dict[str, Any]:
+def _group(group: SecurityGroup, names: Mapping[str, str]) -> dict[str, Any]:
     rules = [r for r in group.rules if r["direction"] == "ingress"]
     return {
         "id": group.id,
         "name": group.name,
         "description": group.description,
         "tenant_id": group.project_id,
-        "rules": [_rule(group, r) for r in rules],
+        "rules": [_rule(group, r, names) for r in rules],
     }
 
 
-def _rule(group: SecurityGroup, rule: dict[str, Any]) -> dict[str, Any]:
+def _rule(group: SecurityGroup, rule: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     everything = "::/0" if rule["ethertype"] == "IPv6" else "0.0.0.0/0"
     other = rule.get("remote_group_id")
     return {
@@ -227,7 +229,7 @@ def _rule(group: SecurityGroup, rule: dict[str, Any]) -> dict[str, Any]:
         "from_port": rule["port_range_min"],
         "to_port": rule["port_range_max"],
         "ip_range": {} if other else {"cidr": rule["remote_ip_prefix"] or everything},
-        "group": {"name": other, "tenant_id": group.project_id} if other else {},
+        "group": {"name": names.get(other, other), "tenant_id": group.project_id} if other else {},
     }
 
 

@@ -11,6 +11,7 @@ from moorage.compute import states
 from moorage.compute.http.values import ComputeCall, bookmark, links, time_of, time_without_zone
 from moorage.compute.model import Server
 from moorage.compute.placements import host_alias
+from moorage.core.errors import NotFound
 from moorage.network.listing import ListQuery
 from moorage.network.model import Port
 from moorage.network.networks import named
@@ -47,7 +48,7 @@ async def gather(tx: Tx, call: ComputeCall, servers: Sequence[Server]) -> Surrou
         else []
     )
     host_status = call.version >= (2, 16) and call.allowed(HOST_STATUS)
-    hosts = await app.registry.hosts(tx) if host_status else []
+    hosts = await _hosts_of(tx, call, servers) if host_status else []
     return Surroundings(
         ports=ports,
         networks={n.id: n.name for n in networks.values()},
@@ -57,6 +58,17 @@ async def gather(tx: Tx, call: ComputeCall, servers: Sequence[Server]) -> Surrou
         host_status=host_status,
         down_time=app.service_down_time,
     )
+
+
+async def _hosts_of(tx: Tx, call: ComputeCall, servers: Sequence[Server]) -> list[Host]:
+    """The hosts of these servers: one alone, or all of the cloud's; none for servers without."""
+    names = {s.host for s in servers if s.host is not None}
+    if len(names) != 1:
+        return await call.app.registry.hosts(tx) if names else []
+    try:
+        return [await call.app.registry.host(tx, names.pop())]
+    except NotFound:
+        return []  # shown as UNKNOWN
 
 
 def brief(call: ComputeCall, server: Server) -> dict[str, Any]:
