@@ -88,9 +88,10 @@ async def _up(output: asyncio.StreamReader) -> dict[str, Any]:
 
 
 class Measured(NamedTuple):
-    """One round: what was done, in how many seconds, at what cost."""
+    """One round: what was done, what was refused (the messages), in how many seconds, at what cost."""
 
     done: list[Any]
+    failed: list[str]
     seconds: float
     cpu: Usage
     client: float
@@ -106,6 +107,7 @@ async def measure(
 ) -> Measured:
     """Let so many clients do the same over and over, for so long or so often."""
     done: list[Any] = []
+    failed: list[str] = []
     begun = 0
     end = time.perf_counter() + seconds
 
@@ -113,13 +115,24 @@ async def measure(
         nonlocal begun
         while begun < most and time.perf_counter() < end:
             begun += 1
-            done.append(await work())
+            try:
+                done.append(await work())
+            except Failed as error:
+                failed.append(str(error))
+                await asyncio.sleep(0.5)
 
     statements, cpu, own, start = await on.statements(), on.usage(), time.process_time(), time.perf_counter()
     await asyncio.gather(*(client() for _ in range(clients)))
     taken = time.perf_counter() - start
+    if failed:
+        print(f"   {len(failed)} failed; the first: {failed[0]}", flush=True)
     return Measured(
-        done, taken, on.usage().since(cpu), time.process_time() - own, await on.statements() - statements
+        done,
+        failed,
+        taken,
+        on.usage().since(cpu),
+        time.process_time() - own,
+        await on.statements() - statements,
     )
 
 
@@ -174,7 +187,7 @@ async def boots(on: Cloud, user: Client, spec: dict[str, Any], clients: int) -> 
         f"   p50 {quantiles[9]:6.0f} ms   p95 {quantiles[18]:6.0f} ms   ({len(done)} in {found.seconds:.1f} s)\n"
         f"   CPU a boot: server {found.each(found.cpu.server) * 1000:.1f} ms, PostgreSQL"
         f" {found.each(found.cpu.postgres) * 1000:.1f} ms, this client {found.each(found.client) * 1000:.1f} ms"
-        f"   SQL statements {found.each(found.statements):.1f}   looks {(user.looks - looks) / len(done):.1f}",
+        f"   SQL statements {found.each(found.statements):.1f}   looks {found.each(user.looks - looks):.1f}",
         flush=True,
     )
     await remove(user, [boot.server_id for boot in done])
