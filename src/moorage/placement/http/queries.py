@@ -284,12 +284,6 @@ def _group(suffix: str, values: Mapping[str, list[str]], version: Version) -> Re
 def _check_groups(
     groups: tuple[RequestGroup, ...], subtrees: tuple[frozenset[str], ...], version: Version
 ) -> None:
-    if not any(group.resources for group in groups):
-        raise _bad(
-            "At least one group with resources is needed: 'resources' is a required property.",
-            "resources",
-            MISSING,
-        )
     tied = frozenset().union(*subtrees)
     for group in groups:
         if group.resources or (group.suffix and group.suffix in tied and version >= (1, 36)):
@@ -305,6 +299,12 @@ def _check_groups(
             f"All {what} parameters must be associated with resources: group '{group.suffix}' has no"
             f" resources{group.suffix} and is in no same_subtree.",
             f"{what}{group.suffix}",
+        )
+    if not any(group.resources for group in groups):
+        raise _bad(
+            "At least one group with resources is needed: 'resources' is a required property.",
+            "resources",
+            MISSING,
         )
 
 
