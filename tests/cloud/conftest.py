@@ -25,7 +25,9 @@ def identity(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactor
 
     async def main() -> None:
         try:
-            async with running_identity(postgres.url(), Path(tmp_path_factory.mktemp("upstream")), images=True) as found:
+            async with running_identity(
+                postgres.url(), Path(tmp_path_factory.mktemp("upstream")), images=True
+            ) as found:
                 ready.set_result(found)
                 await stop.wait()
         except BaseException as error:
@@ -57,7 +59,9 @@ def image_id(identity: Identity) -> str:
                 found = str((await answer.json())["id"])
             data = hashlib.sha256(b"tiny").digest() * 32
             octets = {"Content-Type": "application/octet-stream"}
-            async with session.put(f"{identity.image_url}/v2/images/{found}/file", data=data, headers=octets) as answer:
+            async with session.put(
+                f"{identity.image_url}/v2/images/{found}/file", data=data, headers=octets
+            ) as answer:
                 assert answer.status == 204
             return found
 

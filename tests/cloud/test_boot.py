@@ -84,10 +84,16 @@ async def test_stop_start_reboot_and_console(cloud: TestCloud, image_id: str) ->
     net, size = await network(demo), await flavor(cloud)
     made = (await demo.make("compute", "/servers", server(image_id, size, net)))["server"]["id"]
     await demo.wait_for(made, "ACTIVE")
-    for action, state in (({"os-stop": None}, "SHUTOFF"), ({"os-start": None}, "ACTIVE"), ({"reboot": {"type": "HARD"}}, "ACTIVE")):
+    for action, state in (
+        ({"os-stop": None}, "SHUTOFF"),
+        ({"os-start": None}, "ACTIVE"),
+        ({"reboot": {"type": "HARD"}}, "ACTIVE"),
+    ):
         status, body = await demo.request("compute", "POST", f"/servers/{made}/action", action)
         assert status == 202, body
         await demo.wait_for(made, state)
-    status, body = await demo.request("compute", "POST", f"/servers/{made}/action", {"os-getConsoleOutput": {}})
+    status, body = await demo.request(
+        "compute", "POST", f"/servers/{made}/action", {"os-getConsoleOutput": {}}
+    )
     assert status == 200
     assert isinstance(body["output"], str)

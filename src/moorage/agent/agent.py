@@ -87,7 +87,7 @@ class Agent:
         if token is None:
             message = (
                 f"host {name} has no credential in {self.settings.state_dir} and no token: "
-                "have one made with `moorage host token` and give it as enroll_token"
+                "have one made with `moorage host enroll` and give it as enroll_token"
             )
             raise BadRequest(message, field="enroll_token")
         secret = await asyncio.to_thread(credentials.propose, self.settings.state_dir)

@@ -77,7 +77,9 @@ class KeystoneAuthenticator:
     the same time. The cache holds at most ``cache_size`` tokens, by hash: the tokens themselves are not kept.
     """
 
-    def __init__(self, service: ServiceToken, *, cache_seconds: float = 60.0, cache_size: int = 10_000) -> None:
+    def __init__(
+        self, service: ServiceToken, *, cache_seconds: float = 60.0, cache_size: int = 10_000
+    ) -> None:
         self._service = service
         self._cache: OrderedDict[bytes, tuple[float, dict[str, Any] | None]] = OrderedDict()
         self._cache_seconds = cache_seconds

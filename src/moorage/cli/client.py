@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import yaml
 from keystoneauth1 import exceptions, session
 from keystoneauth1.identity import v3
-import yaml
 
 from moorage.core.errors import MoorageError
 

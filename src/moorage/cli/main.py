@@ -1,12 +1,14 @@
-"""``moorage``: one command, a group for each noun. Prints what it does; failures are one line and exit status 1."""
+"""``moorage``: one command, a group for each noun. Prints what it does; failures are one line and exit status 1.
+
+The server is imported by the commands that run it alone: the others are clients and start in a moment.
+"""
 
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,9 +19,9 @@ from moorage.core import config as core_config
 from moorage.core import log
 from moorage.core.errors import MoorageError
 from moorage.lab.commands import app as lab_app
-from moorage.server import migrations
-from moorage.server.allinone import AllInOne
-from moorage.server.options import options
+
+if TYPE_CHECKING:
+    from moorage.server.allinone import AllInOne
 
 app = typer.Typer(
     help="A network-aware cloud control plane.",
@@ -50,6 +52,8 @@ ADMIN = "moorage-admin"
 
 def load(files: list[Path] | None) -> Any:
     """The configuration of this process."""
+    from moorage.server.options import options  # noqa: PLC0415  see the module's text
+
     return core_config.load(options(), files=[str(f) for f in files or ()])
 
 
@@ -65,9 +69,11 @@ def failing(action: Callable[[], Any]) -> Any:
 @app.command()
 def up(config_file: ConfigFiles = None) -> None:
     """Start the cloud in the foreground; Ctrl-C stops it and its children."""
+    from moorage.server.allinone import AllInOne  # noqa: PLC0415  see the module's text
+
     conf = load(config_file)
     log.configure(level=conf.log_level, json=conf.log_json)
-    failing(lambda: _run(_up(conf)))
+    failing(lambda: _run(_up(AllInOne(conf, lambda line: typer.echo(f"moorage: {line}", err=True)))))
 
 
 def _run(main: Any) -> None:
@@ -77,17 +83,11 @@ def _run(main: Any) -> None:
         runner.run(main)
 
 
-async def _up(conf: Any) -> None:
+async def _up(allinone: "AllInOne") -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    allinone = AllInOne(conf, lambda line: typer.echo(f"moorage: {line}", err=True))
-    starting = asyncio.ensure_future(_serve(allinone, stop))
-    await starting
-
-
-async def _serve(allinone: AllInOne, stop: asyncio.Event) -> None:
     async with allinone.running() as cloud:
         state = allinone.state
         typer.echo(
@@ -109,18 +109,24 @@ def db_upgrade(config_file: ConfigFiles = None, revision: str = "head") -> None:
             err=True,
         )
         raise typer.Exit(1)
+    from moorage.server import migrations  # noqa: PLC0415  see the module's text
+
     migrations.upgrade(conf.database_url, revision)
 
 
 @config.command("sample")
 def config_sample() -> None:
     """Print every option with its help and default."""
+    from moorage.server.options import options  # noqa: PLC0415  see the module's text
+
     typer.echo(core_config.sample(options()))
 
 
 @config.command("show")
 def config_show(config_file: ConfigFiles = None) -> None:
     """Print the values in force; secrets are masked."""
+    from moorage.server.options import options  # noqa: PLC0415  see the module's text
+
     conf = load(config_file)
     for group, opts in options():
         typer.echo(f"[{group}]")
@@ -193,4 +199,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -21,7 +21,7 @@ from moorage.store.database import Tx
 Function = Callable[["Step"], Awaitable[Any]]
 
 
-class Refusal(MoorageError):  # noqa: N818  the field's word
+class Refusal(MoorageError):
     """One host (``subject``) does not take the work; another may."""
 
     status = 409

@@ -75,9 +75,7 @@ async def drive(env: Environment, op: Operation) -> None:
     while op.state == RUNNING:
         try:
             if op.direction == FORWARD and op.cancel:
-                await _fail(
-                    env, definition, op, {"code": "cancelled", "message": "cancelled"}, cancelled=True
-                )
+                await _fail(env, op, {"code": "cancelled", "message": "cancelled"}, cancelled=True)
             elif op.direction == FORWARD:
                 await _forward(env, definition, op, fuse=fuse)
             else:
@@ -92,7 +90,7 @@ async def drive(env: Environment, op: Operation) -> None:
             if not failure.first:
                 fuse = False
                 continue
-            await _refused_or_failed(env, definition, op, failure.step, failure.cause)
+            await _refused_or_failed(env, op, failure.step, failure.cause)
 
 
 async def _forward(env: Environment, definition: Definition, op: Operation, *, fuse: bool) -> None:
@@ -107,7 +105,7 @@ async def _forward(env: Environment, definition: Definition, op: Operation, *, f
             step = definition.steps[index]
             try:
                 env.faults.at("before", op.kind, step.name, FORWARD)
-                done = await _run_step(env, definition, work, step, tx, events)
+                done = await _run_step(env, work, step, tx, events)
                 env.faults.at("effect", op.kind, step.name, FORWARD)
             except Exception as error:
                 raise _StepFailed(step, error, first) from error
@@ -128,13 +126,8 @@ async def _forward(env: Environment, definition: Definition, op: Operation, *, f
     env.faults.at("recorded", op.kind, events[-1].step if events else step.name, FORWARD)
 
 
-async def _run_step(  # noqa: C901  one branch for each kind of step and its phase
-    env: Environment,
-    definition: Definition,
-    work: Operation,
-    step: StepDefinition,
-    tx: Tx,
-    events: list[Event],
+async def _run_step(
+    env: Environment, work: Operation, step: StepDefinition, tx: Tx, events: list[Event]
 ) -> bool:
     """Do what can be done of a step now; True when it is through, False when the operation is to be parked."""
     if step.kind == "remote" and work.sent:
@@ -213,9 +206,7 @@ def _clear_command(work: Operation) -> None:
     work.data.pop("_command", None)
 
 
-async def _refused_or_failed(
-    env: Environment, definition: Definition, op: Operation, step: StepDefinition, cause: Exception
-) -> None:
+async def _refused_or_failed(env: Environment, op: Operation, step: StepDefinition, cause: Exception) -> None:
     back = step.on_refusal
     if isinstance(cause, Refusal) and back is not None and len(op.refusals) < back.limit:
         log.info("operation.refused", kind=op.kind, step=step.name, host=cause.subject, reason=cause.message)
@@ -224,17 +215,10 @@ async def _refused_or_failed(
         return
     if not isinstance(cause, MoorageError):
         log.error("operation.step_crashed", kind=op.kind, step=step.name, operation_id=op.id, exc_info=cause)
-    await _fail(env, definition, op, {**error_of(cause), "step": step.name})
+    await _fail(env, op, {**error_of(cause), "step": step.name})
 
 
-async def _fail(
-    env: Environment,
-    _definition: Definition,
-    op: Operation,
-    error: dict[str, Any],
-    *,
-    cancelled: bool = False,
-) -> None:
+async def _fail(env: Environment, op: Operation, error: dict[str, Any], *, cancelled: bool = False) -> None:
     log.info("operation.failed", kind=op.kind, step=op.step, operation_id=op.id, error=error.get("message"))
     event = Event(op.step, "failed", error)
     await _begin_undo(env, op, event, undo_to=None, error={**error, "cancelled": cancelled})

@@ -15,7 +15,7 @@ import structlog
 from moorage.core.ids import new_id
 from moorage.operations.definition import Definition
 from moorage.operations.model import READY, RUNNING, STUCK, WAITING, Event, FencedOut, Operation
-from moorage.operations.tables import operation_steps, operations
+from moorage.operations.tables import operations
 from moorage.store.database import Tx
 from moorage.store.schema import Json, Timestamp
 from moorage.store.statement import Statement, text_param, texts_param

@@ -1,6 +1,6 @@
 """Operations as operators see them: lists, one with its log, and the order to try again."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -49,6 +49,12 @@ _LOG = Statement(
     .order_by(operation_steps.c.at),
     row=StepView,
 )
+_PRUNE = Statement(
+    sa.delete(operations).where(
+        operations.c.state.in_(("done", "failed", "cancelled")),
+        operations.c.updated_at < sa.func.now() - sa.bindparam("age", type_=sa.Interval),
+    )
+)
 _OPEN = ("ready", "running", "waiting", "stuck")
 
 
@@ -68,6 +74,11 @@ async def with_log(tx: Tx, operation_id: str) -> dict[str, Any]:
     if found is None:
         raise NotFound(f"there is no operation {operation_id}")
     return {**msgspec.structs.asdict(found), "log": await _LOG.all(tx, key=operation_id)}
+
+
+async def prune(tx: Tx, *, older_than: timedelta) -> int:
+    """Forget operations that ended so long ago; how many."""
+    return await _PRUNE.run(tx, age=older_than)
 
 
 async def resume(tx: Tx, operation_id: str) -> bool:

@@ -65,7 +65,7 @@ class Event(msgspec.Struct, frozen=True):
     data: Any = None
 
 
-class FencedOut(Exception):  # noqa: N818  says what happened
+class FencedOut(Exception):
     """Another conductor has taken this operation over; this one must not touch it again."""
 
 

@@ -9,7 +9,6 @@ hosts        the lab, or simulated hosts in this process
 import asyncio
 import contextlib
 import fcntl
-
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -143,8 +142,8 @@ class AllInOne:
         stack.push_async_callback(database.close)
         cloud = Cloud(self.conf, database, identity)
         cloud.listeners.add_unix(cloud.agent_app, self.state.agent_socket)
-        await cloud.start()
         stack.push_async_callback(cloud.stop)
+        await cloud.start()
         return cloud
 
     async def _bring_hosts(self, stack: AsyncExitStack, cloud: Cloud, kind: str) -> None:

@@ -9,6 +9,7 @@ Two of them can live in one process, as they do in the tests.
 
 import asyncio
 import contextlib
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from moorage.compute.operations.lifecycle import OperationLifecycle
 from moorage.compute.operations.services import OperationSettings, Services
 from moorage.compute.service import ComputeService
 from moorage.core.log import get_logger
+from moorage.keepers import Keeper
 from moorage.network.config import settings as network_settings
 from moorage.network.http.routes import network_api
 from moorage.network.service import NetworkService
@@ -38,6 +40,7 @@ from moorage.placement.http.routes import build_api as placement_api
 from moorage.placement.service import PlacementService
 from moorage.server.control import control_api
 from moorage.server.hosts import HostEvents, Ratios
+from moorage.server.housekeeping import Housekeeping
 from moorage.server.images import ImageProxy
 from moorage.server.listeners import Listeners
 from moorage.server.ovn import OvnKeepers
@@ -89,7 +92,7 @@ class Cloud:
         zone = conf.compute.default_availability_zone
         self.directory = Directory(database, self.signals, self.link, default_zone=zone)
         self.ovn = OvnKeepers.of(conf, database, self.signals)
-        self.placement = PlacementService(database, self.signals)
+        self.placement = PlacementService(database, self.signals, interval=conf.placement.index_interval)
         self.network = NetworkService(
             network_settings(conf),
             hosts=self.directory.networking,
@@ -131,6 +134,10 @@ class Cloud:
             max_servers_per_request=conf.compute.max_servers_per_request,
             limits={name: conf.quota[name] for name in conf.quota},
         )
+        keep = timedelta(seconds=conf.placement.change_log_keep)
+        self.housekeeping = Keeper(
+            database, self.signals, Housekeeping(database, self.link, self.placement, keep_changes=keep)
+        )
         hosts = HostAuthenticator(self.link.registry)
         self._proxy = ImageProxy(database, hosts, self._token, identity.image_url)
         self.agent_app = Router(
@@ -157,6 +164,7 @@ class Cloud:
         await self.ovn.start(self.network)
         self._tasks.append(asyncio.create_task(self.placement.follower.run(), name="placement-follower"))
         await self.runner.start()
+        await self.housekeeping.start()
         apps = {
             "compute": (self._compute_app(), conf.compute_port),
             "placement": (placement_api(self.placement, authenticate=self.authenticate), conf.placement_port),
@@ -189,6 +197,7 @@ class Cloud:
         await closing
 
     async def _end(self) -> None:
+        await self.housekeeping.stop()
         await self.ovn.stop()
         await self.directory.stop()
         for task in self._tasks:
@@ -225,5 +234,6 @@ class _Prefixes:
         path = scope.get("path", "")
         for prefix, app in self._apps:
             if path.startswith(prefix):
-                return await app(scope, receive, send)
-        return await self._otherwise(scope, receive, send)
+                await app(scope, receive, send)
+                return
+        await self._otherwise(scope, receive, send)

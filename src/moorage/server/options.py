@@ -5,6 +5,7 @@ from oslo_config import cfg
 from moorage.compute import config as compute
 from moorage.core.config import Group
 from moorage.network import config as network
+from moorage.placement import config as placement
 
 
 def options() -> list[Group]:
@@ -69,4 +70,5 @@ def options() -> list[Group]:
         ("scheduler", scheduler),
         *compute.options(),
         *network.options(),
+        *placement.options(),
     ]

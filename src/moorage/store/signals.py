@@ -27,8 +27,10 @@ class Subscription:
 
     async def wait(self, timeout: float) -> bool:
         """Wait for a signal or ``timeout`` seconds; True when a signal came. Clears the flag."""
+        # Not asyncio.wait_for: before Python 3.12 it can swallow a cancellation that comes with the signal.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
         came = self._event.is_set()
         self._event.clear()
         return came

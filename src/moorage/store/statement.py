@@ -9,6 +9,7 @@ Rows become the given msgspec Struct by column name. Values are passed to asyncp
 through the connection's codec (see ``database``).
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, cast
 
@@ -124,7 +125,8 @@ def maker(row: type[R], columns: Sequence[str]) -> Callable[[Any], R]:
     """A fast constructor of ``row`` from a record with these columns."""
     fields = row.__struct_fields__ if issubclass(row, msgspec.Struct) else tuple(columns)
     wanted = set(fields)
-    if list(columns) == list(fields):
+    keyword_only = any(p.kind is p.KEYWORD_ONLY for p in inspect.signature(row).parameters.values())
+    if list(columns) == list(fields) and not keyword_only:
         return lambda record: row(*record)
     if all(c in wanted for c in columns):
         return lambda record: row(**dict(record.items()))

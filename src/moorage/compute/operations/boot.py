@@ -27,17 +27,12 @@ from moorage.core.errors import Conflict
 from moorage.network.errors import PortBindingFailed
 from moorage.network.model import RequestedNic
 from moorage.operations import Command, Refusal, Step, back_to, local, operation, remote, wait
-from moorage.placement.errors import CapacityExceeded
-from moorage.placement.service import query_of
-from moorage.scheduling import Plan, Request
-from moorage.store.database import Tx
+from moorage.scheduling import Request
 from moorage.store.schema import Json
 from moorage.store.statement import Statement, text_param
 from moorage.wire.messages import DestroyGuest
 
 EVENT = "compute__do_build_and_run_instance"
-# A claim may meet others' on the same host; each next one costs a statement.
-CLAIM_TRIES = 20
 
 _PLAN = sa.dialects.postgresql.insert(placements).values(
     server_id=text_param("server_id"),
@@ -107,40 +102,29 @@ async def claim_host(step: Step) -> Any:
     )
     attempt = len(step.refusals) + 1
     seed = zlib.crc32(f"{p['server_id']}:{attempt}".encode())
-    decision = await app.placement.plan_surely(request, app.directory.states, seed)
-    host = await _claim_first(app, step.tx, p, request, decision)
-    record = decision.record()
-    if host is None:
+    placed = await app.placement.place(
+        step.tx,
+        request=request,
+        states=app.directory.states,
+        seed=seed,
+        consumer=p["server_id"],
+        project_id=p["project_id"],
+        user_id=p["user_id"],
+    )
+    record = placed.plan.record()
+    kept = {
+        **msgspec.to_builtins(record),
+        "chosen": placed.host,
+        "lost": msgspec.to_builtins(placed.refused),
+    }
+    if placed.host is None:
         raise NoValidHost(
-            f"No valid host was found. {record.summary}",
-            plan=msgspec.to_builtins(record),
-            attempt=attempt,
-            refusals=step.refusals,
+            f"No valid host was found. {record.summary}", plan=kept, attempt=attempt, refusals=step.refusals
         )
-    kept = msgspec.to_builtins(record)
-    await _KEEP_PLAN.run(step.tx, server_id=p["server_id"], attempt=attempt, plan={**kept, "chosen": host})
-    await server_state.placed(step.tx, p["server_id"], host=host, zone=app.directory.zone_of(host))
-    return host
-
-
-async def _claim_first(app: Services, tx: Tx, p: Any, request: Request, decision: Plan) -> str | None:
-    query = query_of(request)
-    for ranked in decision.ranking[:CLAIM_TRIES]:
-        candidate = app.placement.candidate(query, ranked.host)
-        if candidate is None:
-            continue
-        try:
-            await app.placement.ledger.claim(
-                tx,
-                consumer=p["server_id"],
-                project_id=p["project_id"],
-                user_id=p["user_id"],
-                allocations=candidate.allocations,
-            )
-        except CapacityExceeded:
-            continue
-        return ranked.host
-    return None
+    await _KEEP_PLAN.run(step.tx, server_id=p["server_id"], attempt=attempt, plan=kept)
+    zone = app.directory.zone_of(placed.host)
+    await server_state.placed(step.tx, p["server_id"], host=placed.host, zone=zone)
+    return placed.host
 
 
 async def release_claim(step: Step) -> None:
@@ -213,7 +197,7 @@ async def boot_failed(step: Step) -> None:
             step.tx,
             server_id=p["server_id"],
             attempt=error["details"]["attempt"],
-            plan={**plan, "chosen": None},
+            plan=plan,
         )
     message = _message(error, step.refusals)
     await actions.event_finished(step.tx, p["server_id"], p["request_id"], EVENT, error=message)

@@ -601,7 +601,7 @@ def upgrade() -> None:
         sa.Column("key_type", sa.Text(), nullable=True),
         sa.Column("key_data", sa.Text(), nullable=True),
         sa.Column("metadata", postgresql.JSONB(astext_type=sa.Text()), server_default="{}", nullable=False),
-        sa.Column("tags", sa.ARRAY(sa.Text()), server_default="{}", nullable=False),
+        sa.Column("tags", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
         sa.Column("user_data", sa.Text(), nullable=True),
         sa.Column("config_drive", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("access_ip_v4", sa.Text(), nullable=True),
