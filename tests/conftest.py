@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from moorage.core import log
-from moorage.server.migrations import TARGET
+from moorage.server import migrations
 from moorage.store.database import Database
 from moorage.store.embedded import FAST, EmbeddedPostgres
 
@@ -33,14 +33,10 @@ def postgres() -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture(scope="session")
 def template(postgres: EmbeddedPostgres) -> str:
-    """The name of a database with every table and no rows, to be copied."""
-    import sqlalchemy as sa
-
+    """The name of a database that the migrations made, to be copied."""
     name = f"template_{os.getpid()}"
     postgres.create(name)
-    engine = sa.create_engine(postgres.url(name).replace("postgresql://", "postgresql+psycopg://"))
-    TARGET.create_all(engine)
-    engine.dispose()
+    migrations.upgrade(postgres.url(name))
     return name
 
 

@@ -150,7 +150,7 @@ class Inject:
         self.error: BaseException | None = error
         self.reached = False
 
-    def at(self, point: str, kind: str, step: str, direction: str) -> None:
+    def at(self, point: str, kind: str, step: str, direction: str) -> None:  # noqa: ARG002  the engine's protocol
         if self.wanted == (point, step, direction) and self.error is not None:
             error, self.error, self.reached = self.error, None, True
             raise error
@@ -259,6 +259,7 @@ async def test_undo_survives_crash_and_failure(
 
     class Both(Inject):
         def at(self, point: str, kind: str, step: str, direction: str) -> None:
+            assert kind == "test.boot"
             if (point, step, direction) == ("before", "finish", "forward"):
                 raise Conflict("the last step fails")
             super().at(point, kind, step, direction)

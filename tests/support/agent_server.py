@@ -58,7 +58,7 @@ class AgentServer:
         )
         self._server = uvicorn.Server(config)
         self._task = asyncio.create_task(self._server._serve())
-        while not self._server.started:  # noqa: ASYNC110  uvicorn offers a flag only
+        while not self._server.started:
             await asyncio.sleep(0.01)
 
     async def silence(self) -> None:

@@ -65,7 +65,9 @@ class TestCloud:
 
     __test__ = False
 
-    def __init__(self, cloud: Cloud, fleet: Fleet, session: aiohttp.ClientSession, identity: Identity) -> None:
+    def __init__(
+        self, cloud: Cloud, fleet: Fleet, session: aiohttp.ClientSession, identity: Identity
+    ) -> None:
         self.cloud = cloud
         self.fleet = fleet
         self.identity = identity
@@ -76,7 +78,7 @@ class TestCloud:
 
 
 @contextlib.asynccontextmanager
-async def running_cloud(  # noqa: PLR0913
+async def running_cloud(
     database: Database,
     identity: Identity,
     *,
