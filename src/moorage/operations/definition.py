@@ -111,12 +111,15 @@ def wait(run: Function, *, deadline: float | Callable[[Any], float]) -> StepDefi
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """An operation. ``priority``: lower goes first. ``on_failure`` runs in the transaction that ends it."""
+    """An operation. ``priority``: lower goes first. ``on_failure`` runs in the transaction that ends it,
+    ``on_stuck`` in the one after which its undo is no longer tried by itself.
+    """
 
     kind: str
     version: int
     steps: tuple[StepDefinition, ...]
     on_failure: Function | None = None
+    on_stuck: Function | None = None
     priority: int = 10
 
     def index(self, name: str) -> int:
@@ -133,6 +136,7 @@ def operation(
     version: int,
     steps: tuple[StepDefinition, ...],
     on_failure: Function | None = None,
+    on_stuck: Function | None = None,
     priority: int = 10,
 ) -> Definition:
     """Check and make a definition; raises ValueError for a table that cannot be driven."""
@@ -144,7 +148,7 @@ def operation(
             raise ValueError(
                 f"{kind}: {step.name} goes back to {step.on_refusal.step}, which is not before it"
             )
-    return Definition(kind, version, steps, on_failure, priority)
+    return Definition(kind, version, steps, on_failure, on_stuck, priority)
 
 
 def _name(function: Function) -> str:

@@ -11,7 +11,7 @@ while the engine looks at it raises ``wakes``, and a record that would park sees
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -148,17 +148,9 @@ async def _run_step(
     if step.kind == "wait":
         if result:
             work.wake_at = None
+            work.data.pop("_until", None)
             return _succeed(work, events, step, None)
-        if work.attempts == 0:
-            events.append(Event(step.name, "started"))
-            work.attempts = 1
-            work.wake_at = utcnow() + timedelta(seconds=step.deadline_for(env.app))
-        elif work.wake_at is not None and work.wake_at <= utcnow():
-            raise MoorageError(
-                f"{step.name.replace('_', ' ')}: not within {step.deadline_for(env.app):.0f} s",
-                code="operation.deadline",
-            )
-        work.state = WAITING
+        _wait_on(env, work, step, events)
         return False
     if result is None:  # there is no host to tell
         return _succeed(work, events, step, None)
@@ -166,6 +158,20 @@ async def _run_step(
     events.append(Event(step.name, "started", {"host": result.host, "kind": result.kind}))
     work.state = WAITING
     return False
+
+
+def _wait_on(env: Environment, work: Operation, step: StepDefinition, events: list[Event]) -> None:
+    """Park until an event or the deadline, which is set the first time; raises once it has passed."""
+    seconds = step.deadline_for(env.app)
+    if "_until" not in work.data:
+        events.append(Event(step.name, "started"))
+        work.data["_until"] = (utcnow() + timedelta(seconds=seconds)).isoformat()
+    until = datetime.fromisoformat(work.data["_until"])
+    if until <= utcnow():
+        words = step.name.replace("_", " ")
+        raise MoorageError(f"{words}: not within {seconds:.0f} s", code="operation.deadline")
+    work.wake_at = until
+    work.state = WAITING
 
 
 def _succeed(work: Operation, events: list[Event], step: StepDefinition, result: Any) -> bool:
@@ -204,6 +210,7 @@ def _clear_command(work: Operation) -> None:
     work.sent = False
     work.wake_at = None
     work.data.pop("_command", None)
+    work.data.pop("_until", None)
 
 
 async def _refused_or_failed(env: Environment, op: Operation, step: StepDefinition, cause: Exception) -> None:
@@ -258,11 +265,11 @@ async def _backward(env: Environment, definition: Definition, op: Operation) -> 
             env.faults.at("effect", op.kind, step.name, UNDO)
             if through:
                 await _after_undo(env, definition, work, index, tx)
-            await journal.record(tx, work, events, consumed=consumed)
+            await journal.record(tx, work, events, consumed=consumed, logged_round=op.round)
     except FencedOut:
         raise
     except Exception as error:  # noqa: BLE001  an undo is retried whatever its failure; it is logged and kept
-        await _undo_failed(env, op, step, error)
+        await _undo_failed(env, definition, op, step, error)
         return
     _take(op, work)
     env.faults.at("recorded", op.kind, step.name, UNDO)
@@ -310,7 +317,9 @@ async def _after_undo(env: Environment, definition: Definition, work: Operation,
         work.state = CANCELLED if cancelled else FAILED
 
 
-async def _undo_failed(env: Environment, op: Operation, step: StepDefinition, error: Exception) -> None:
+async def _undo_failed(
+    env: Environment, definition: Definition, op: Operation, step: StepDefinition, error: Exception
+) -> None:
     attempts = op.attempts + 1
     stuck = attempts >= UNDO_ATTEMPTS
     work = msgspec.structs.replace(
@@ -330,6 +339,8 @@ async def _undo_failed(env: Environment, op: Operation, step: StepDefinition, er
         error=str(error),
     )
     async with env.database.transaction() as tx:
+        if stuck and definition.on_stuck is not None:
+            await definition.on_stuck(_step(env, work, tx))
         await journal.record(tx, work, [Event(step.name, "undo_failed", error_of(error))], consumed=True)
     _take(op, work)
 
@@ -338,9 +349,6 @@ async def _again(env: Environment, op: Operation, failure: _StepFailed) -> bool:
     """Whether a transient failure is to be tried again; parks with a growing delay."""
     if op.attempts >= TRANSIENT_ATTEMPTS or getattr(failure.cause, "code", "") == "operation.no_result":
         return False
-    if failure.step.kind == "wait":
-        await asyncio.sleep(0.2)
-        return True
     log.info("operation.retry", kind=op.kind, step=failure.step.name, error=str(failure.cause))
     work = msgspec.structs.replace(op, data=dict(op.data), attempts=op.attempts + 1, state=WAITING)
     work.wake_at = utcnow() + timedelta(seconds=min(10.0, 0.05 * 2**op.attempts))

@@ -5,17 +5,17 @@ operation ready (``pg_notify`` in RETURNING), so that it costs no round trip of 
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 import structlog
+from sqlalchemy.dialects.postgresql import insert
 
 from moorage.core.ids import new_id
 from moorage.operations.definition import Definition
 from moorage.operations.model import READY, RUNNING, STUCK, WAITING, Event, FencedOut, Operation
-from moorage.operations.tables import operations
+from moorage.operations.tables import operation_steps, operations
 from moorage.store.database import Tx
 from moorage.store.schema import Json, Timestamp
 from moorage.store.statement import Statement, text_param, texts_param
@@ -88,24 +88,27 @@ _CLAIM = Statement(
     row=Operation,
 )
 
-_RECORD = Statement(
+# What arrived since the engine last looked keeps it running: no event is slept through.
+_NEXT = sa.case(
+    (
+        sa.and_(
+            text_param("wanted") == WAITING,
+            sa.or_(
+                operations.c.wakes != _p("seen", sa.BigInteger),
+                operations.c.cancel != _p("known", sa.Boolean),
+            ),
+        ),
+        RUNNING,
+    ),
+    else_=text_param("wanted"),
+)
+_UPDATED = (
     sa.update(operations)
     .where(operations.c.id == text_param("key"), operations.c.fence == _p("held", sa.BigInteger))
     .values(
-        # What arrived since the engine last looked keeps it running: no event is slept through.
-        state=sa.case(
-            (
-                sa.and_(
-                    text_param("wanted") == WAITING,
-                    sa.or_(
-                        operations.c.wakes != _p("seen", sa.BigInteger),
-                        operations.c.cancel != _p("known", sa.Boolean),
-                    ),
-                ),
-                RUNNING,
-            ),
-            else_=text_param("wanted"),
-        ),
+        state=_NEXT,
+        owner=sa.case((_NEXT == RUNNING, operations.c.owner)),
+        lease_until=sa.case((_NEXT == RUNNING, operations.c.lease_until)),
         direction=text_param("direction"),
         step=text_param("step"),
         sent=_p("sent", sa.Boolean),
@@ -119,17 +122,32 @@ _RECORD = Statement(
         wake_at=_p("wake_at", Timestamp),
         updated_at=sa.func.now(),
     )
-    .returning(operations.c.state, operations.c.wakes, operations.c.cancel, operations.c.inbox)
-)
-_EVENT = Statement(
-    sa.text(
-        # One statement for all events of a record; a repeated event of one round (a retried undo) is kept once.
-        "INSERT INTO operation_steps (operation, round, step, event, fence, data)"
-        " SELECT :operation, :round, e->>'step', e->>'event', :fence, e->'data'"
-        " FROM jsonb_array_elements(:events) AS e ON CONFLICT DO NOTHING"
-    ).bindparams(
-        _p("operation", sa.Text), _p("round", sa.Integer), _p("fence", sa.BigInteger), _p("events", Json)
+    .returning(
+        operations.c.id, operations.c.state, operations.c.wakes, operations.c.cancel, operations.c.inbox
     )
+    .cte("updated")
+)
+# The log goes with the record in one statement, and nowhere where the fence has moved. An event that is repeated in
+# one round (a retried undo) is kept once.
+_EVENTS = sa.func.jsonb_array_elements(_p("events", Json)).table_valued(sa.column("value", Json), name="e")
+_LOGGED = (
+    insert(operation_steps)
+    .from_select(
+        ["operation", "round", "step", "event", "fence", "data"],
+        sa.select(
+            _UPDATED.c.id,
+            _p("logged_round", sa.Integer),
+            _EVENTS.c.value["step"].astext,
+            _EVENTS.c.value["event"].astext,
+            _p("held", sa.BigInteger),
+            _EVENTS.c.value["data"],
+        ).select_from(sa.join(_UPDATED, _EVENTS, sa.true())),
+    )
+    .on_conflict_do_nothing()
+    .cte("logged")
+)
+_RECORD = Statement(
+    sa.select(_UPDATED.c.state, _UPDATED.c.wakes, _UPDATED.c.cancel, _UPDATED.c.inbox).add_cte(_LOGGED)
 )
 _RENEW = Statement(
     sa.update(operations)
@@ -180,11 +198,6 @@ _CANCEL = Statement(
     .returning(_NOTIFY)
 )
 _BY_ID = Statement(sa.select(*_COLUMNS).where(operations.c.id == text_param("key")), row=Operation)
-_OPEN_OF = Statement(
-    sa.select(*_COLUMNS).where(operations.c.subject == text_param("of"), _OPEN).order_by(operations.c.seq),
-    row=Operation,
-)
-_NEXT_DUE = Statement(sa.select(sa.func.min(operations.c.wake_at)).where(operations.c.state == WAITING))
 _RESUME = Statement(
     sa.update(operations)
     .where(operations.c.id == text_param("key"), operations.c.state == STUCK)
@@ -218,11 +231,17 @@ async def claim(tx: Tx, *, owner: str, kinds: Sequence[str], limit: int, lease: 
     return await _CLAIM.all(tx, owner=owner, kinds=list(kinds), limit=limit, lease=lease)
 
 
-async def record(tx: Tx, op: Operation, events: Sequence[Event], *, consumed: bool) -> None:
-    """Write the engine's copy back and its events; raises FencedOut where the fence has moved.
+async def record(
+    tx: Tx, op: Operation, events: Sequence[Event], *, consumed: bool, logged_round: int | None = None
+) -> None:
+    """Write the engine's copy back and its events; raises FencedOut where the fence has moved. One statement.
 
-    Brings ``state``, ``wakes``, ``cancel`` and ``inbox`` of the copy up to date.
+    Brings ``state``, ``wakes``, ``cancel`` and ``inbox`` of the copy up to date. The events belong to
+    ``logged_round``, by default the operation's.
     """
+    rows = [
+        {"step": e.step, "event": e.event, "data": msgspec.to_builtins(e.data, enc_hook=str)} for e in events
+    ]
     records = await tx.fetch(
         _RECORD.sql,
         _RECORD.arguments(
@@ -242,17 +261,13 @@ async def record(tx: Tx, op: Operation, events: Sequence[Event], *, consumed: bo
             consumed=consumed,
             error=op.error,
             wake_at=op.wake_at,
+            events=rows,
+            logged_round=op.round if logged_round is None else logged_round,
         ),
     )
     if not records:
         raise FencedOut(op.id)
     op.state, op.wakes, op.cancel, op.inbox = records[0]
-    if events:
-        rows = [
-            {"step": e.step, "event": e.event, "data": msgspec.to_builtins(e.data, enc_hook=str)}
-            for e in events
-        ]
-        await _EVENT.run(tx, operation=op.id, round=op.round, fence=op.fence, events=rows)
 
 
 async def signal(tx: Tx, *subjects: str) -> None:
@@ -295,17 +310,6 @@ async def hand_over(tx: Tx, *, owner: str) -> None:
 async def get(tx: Tx, operation_id: str) -> Operation:
     """One operation; raises NotFound."""
     return await _BY_ID.one(tx, key=operation_id)
-
-
-async def open_of(tx: Tx, subject: str) -> list[Operation]:
-    """The unfinished operations of a subject, oldest first."""
-    return await _OPEN_OF.all(tx, of=subject)
-
-
-async def next_due(tx: Tx) -> datetime | None:
-    """When the next parked operation is due."""
-    found: datetime | None = await _NEXT_DUE.scalar(tx)
-    return found
 
 
 async def resume(tx: Tx, operation_id: str) -> bool:

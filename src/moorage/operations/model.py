@@ -19,17 +19,6 @@ READY, RUNNING, WAITING, DONE, FAILED, CANCELLED, STUCK = (
 FINISHED = frozenset({DONE, FAILED, CANCELLED})
 FORWARD, UNDO = "forward", "undo"
 
-# What may follow an event of the same step in the same round.
-LEGAL: dict[str | None, frozenset[str]] = {
-    None: frozenset({"started", "succeeded", "failed", "undo_started", "undone"}),
-    "started": frozenset({"succeeded", "failed", "undo_started", "undone"}),
-    "succeeded": frozenset({"undo_started", "undone"}),
-    "failed": frozenset({"undo_started", "undone"}),
-    "undo_started": frozenset({"undone", "undo_failed"}),
-    "undo_failed": frozenset({"undone"}),
-    "undone": frozenset(),
-}
-
 
 class Operation(msgspec.Struct):
     """One operation under way. The engine changes its copy and writes it back under the fence."""

@@ -119,6 +119,7 @@ class Cloud:
             self.link.enqueue,
             concurrency=conf.conductor.concurrency,
             lease=conf.conductor.lease,
+            poll=conf.conductor.poll,
             faults=faults,
             fuse=fuse,
         )
@@ -169,7 +170,13 @@ class Cloud:
             "compute": (self._compute_app(), conf.compute_port),
             "placement": (placement_api(self.placement, authenticate=self.authenticate), conf.placement_port),
             "network": (
-                network_api(self.network, self.database, authenticate=self.authenticate),
+                network_api(
+                    self.network,
+                    self.database,
+                    authenticate=self.authenticate,
+                    agents=self.events.network_agents,
+                    policy_file=conf.network.policy_file,
+                ),
                 conf.network_port,
             ),
         }

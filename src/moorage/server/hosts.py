@@ -7,6 +7,8 @@ from moorage.agentlink.service import AgentLink
 from moorage.compute import server_state
 from moorage.compute.operations.lifecycle import subject
 from moorage.compute.states import Vm
+from moorage.core.clock import iso
+from moorage.network.http.common import HostAgent
 from moorage.network.model import Port
 from moorage.network.service import NetworkService
 from moorage.operations import complete, signal
@@ -100,6 +102,25 @@ class HostEvents:
         if port.device_id:
             await signal(tx, subject(port.device_id))
             tx.on_commit(self._wake)
+
+    async def network_agents(self, tx: Tx) -> list[HostAgent]:
+        """The hosts as the Networking API's agents."""
+        found = []
+        for host in await self._link.registry.hosts(tx):
+            facts = host.facts or {}
+            found.append(
+                HostAgent(
+                    id=host.id,
+                    host=host.name,
+                    datapath=facts.get("datapath", ""),
+                    alive=host.up(self._link.service_down_time),
+                    admin_state_up=not host.disabled,
+                    physical_networks=facts.get("physical_networks") or [],
+                    created_at=iso(host.created_at),
+                    heartbeat_at=iso(host.last_seen or host.created_at),
+                )
+            )
+        return found
 
     def _wake(self) -> None:
         self._signals.wake(CHANNEL)

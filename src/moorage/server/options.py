@@ -50,8 +50,9 @@ def options() -> list[Group]:
     conductor: list[cfg.Opt] = [
         cfg.IntOpt("concurrency", default=12, min=1, help="Operations driven side by side."),
         cfg.FloatOpt(
-            "lease", default=30.0, min=1, help="Seconds until another conductor takes over a dead one's."
+            "lease", default=30.0, min=0.1, help="Seconds until another conductor takes over a dead one's."
         ),
+        cfg.FloatOpt("poll", default=1.0, min=0.01, help="Seconds between looks for work without a signal."),
         cfg.FloatOpt(
             "vif_plugging_timeout", default=300.0, min=1, help="Seconds a server's ports have to be plugged."
         ),

@@ -28,7 +28,12 @@ class StateFolder:
     def prepare(self) -> None:
         """Make the folder; raises StateUnusable where another account may write to it."""
         # Hosts of the lab and PostgreSQL's account pass through it; each thing in it has its own mode.
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o711)
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o711)
+        except OSError as error:
+            raise StateUnusable(
+                f"{self.root} cannot be made ({error.strerror}): name another folder in MOORAGE_STATE"
+            ) from error
         mode = self.root.stat().st_mode & 0o777
         if mode & 0o022:
             raise StateUnusable(f"{self.root} may be written by others (mode {mode:o}): chmod go-w it")

@@ -12,7 +12,6 @@ from moorage.compute.http.values import ComputeCall, bookmark, links, time_of, t
 from moorage.compute.model import Server
 from moorage.compute.placements import host_alias
 from moorage.core.errors import NotFound
-from moorage.network.listing import ListQuery
 from moorage.network.model import Port
 from moorage.network.networks import named
 from moorage.store.database import Tx
@@ -42,17 +41,13 @@ async def gather(tx: Tx, call: ComputeCall, servers: Sequence[Server]) -> Surrou
     every = [p for found in ports.values() for p in found]
     networks = await named(tx, sorted({p.network_id for p in every}), project_id=None) if every else {}
     ids = sorted({g for p in every for g in p.security_groups})
-    groups = (
-        await app.networks.security_groups.page(tx, ListQuery(filters={"id": ids}), project_id=None)
-        if ids
-        else []
-    )
+    groups = await app.networks.security_groups.names(tx, ids) if ids else {}
     host_status = call.version >= (2, 16) and call.allowed(HOST_STATUS)
     hosts = await _hosts_of(tx, call, servers) if host_status else []
     return Surroundings(
         ports=ports,
         networks={n.id: n.name for n in networks.values()},
-        groups={g.id: g.name for g in groups},
+        groups=groups,
         hosts={h.name: h for h in hosts},
         extended=call.allowed(EXTENDED),
         host_status=host_status,

@@ -213,6 +213,15 @@ def _message(error: dict[str, Any], refusals: list[dict[str, Any]]) -> str:
     return message
 
 
+async def boot_stuck(step: Step) -> None:
+    """ERROR: what the guest may still use is held until an administrator resumes the operation."""
+    why = server_state.fault(
+        f"The build failed and could not be undone; operation {step.operation_id} is stuck.",
+        details=str((step.error or {}).get("message", "")),
+    )
+    await server_state.failed(step.tx, step.params["server_id"], why)
+
+
 BOOT = operation(
     "server.boot",
     version=1,
@@ -225,4 +234,5 @@ BOOT = operation(
         local(activate),
     ),
     on_failure=boot_failed,
+    on_stuck=boot_stuck,
 )
