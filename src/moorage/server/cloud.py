@@ -38,7 +38,7 @@ from moorage.operations import Runner
 from moorage.operations.faults import Faults
 from moorage.placement.http.routes import build_api as placement_api
 from moorage.placement.service import PlacementService
-from moorage.server.control import control_api
+from moorage.server.control import Control, control_api
 from moorage.server.hosts import HostEvents, Ratios
 from moorage.server.housekeeping import Housekeeping
 from moorage.server.images import ImageProxy
@@ -149,7 +149,15 @@ class Cloud:
         )
 
     def _compute_app(self) -> Any:
-        control = control_api(self)
+        control = control_api(
+            Control(
+                database=self.database,
+                registry=self.link.registry,
+                compute=self.compute,
+                authenticate=self.authenticate,
+                index_age=lambda: self.placement.follower.age,
+            )
+        )
         return _Prefixes(
             {AGENT_PREFIX: self.agent_app, "/moorage": control},
             compute_api(self.compute, authenticate=self.authenticate),

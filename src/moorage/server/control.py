@@ -9,22 +9,36 @@ GET  /moorage/v1/audit                           the invariants
 GET  /moorage/v1/health                          for load balancers; open
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from moorage.agentlink.registry import Registry
 from moorage.api import Api, Call, Endpoint
+from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.audit import audit
 from moorage.compute.http.control import CONTROL_ENDPOINTS, CONTROL_POLICIES
+from moorage.compute.service import ComputeService
 from moorage.core.errors import Conflict
 from moorage.operations import listing
-
-if TYPE_CHECKING:
-    from moorage.server.cloud import Cloud
+from moorage.store.database import Database
 
 PREFIX = "/moorage/v1"
 ADMIN = "moorage:admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What the handlers need. ``index_age``: seconds since the placement index equalled what was committed."""
+
+    database: Database
+    registry: Registry
+    compute: ComputeService
+    authenticate: Authenticator
+    index_age: Callable[[], float]
 
 
 class OperationsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +49,7 @@ class OperationsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: int = 100
 
 
-async def list_operations(call: Call["Cloud"]) -> Any:
+async def list_operations(call: Call[Control]) -> Any:
     """Operations, newest first."""
     q = call.query
     async with call.app.database.read() as tx:
@@ -43,37 +57,37 @@ async def list_operations(call: Call["Cloud"]) -> Any:
     return {"operations": found}
 
 
-async def show_operation(call: Call["Cloud"]) -> Any:
+async def show_operation(call: Call[Control]) -> Any:
     """One operation and its log."""
     async with call.app.database.read() as tx:
         return {"operation": await listing.with_log(tx, call.path["operation_id"])}
 
 
-async def resume_operation(call: Call["Cloud"]) -> Any:
+async def resume_operation(call: Call[Control]) -> Any:
     """Let a stuck operation try again."""
     async with call.app.database.transaction() as tx:
         if not await listing.resume(tx, call.path["operation_id"]):
             raise Conflict("only a stuck operation can be resumed")
 
 
-async def create_token(call: Call["Cloud"]) -> Any:
+async def create_token(call: Call[Control]) -> Any:
     """A one-time token to enrol a host with."""
     async with call.app.database.transaction() as tx:
-        token = await call.app.link.registry.create_token(tx, host=call.path["name"])
+        token = await call.app.registry.create_token(tx, host=call.path["name"])
     return {"token": token, "host": call.path["name"]}
 
 
-async def run_audit(call: Call["Cloud"]) -> Any:
+async def run_audit(call: Call[Control]) -> Any:
     """Check every invariant."""
     report = await audit(call.app.database)
     return {"clean": not report.findings, "checked": report.checked, "findings": report.findings}
 
 
-async def health(call: Call["Cloud"]) -> Any:
+async def health(call: Call[Control]) -> Any:
     """Whether this process serves: its database answers."""
     async with call.app.database.read() as tx:
         await tx.fetch("SELECT 1")
-    return {"status": "ok", "index_age_seconds": round(call.app.placement.follower.age, 2)}
+    return {"status": "ok", "index_age_seconds": round(call.app.index_age(), 2)}
 
 
 ENDPOINTS = (
@@ -97,26 +111,26 @@ class _Split:
         await app(scope, receive, send)
 
 
-def control_api(cloud: "Cloud") -> Any:
+def control_api(control: Control) -> Any:
     """The control API of a process."""
     own = Api(
         "control",
-        cloud,
+        control,
         ENDPOINTS,
         "control",
         None,
         policies=Policies({ADMIN: "role:admin"}),
-        authenticate=cloud.authenticate,
+        authenticate=control.authenticate,
         prefix=PREFIX,
     )
     compute = Api(
         "control",
-        cloud.compute,
+        control.compute,
         CONTROL_ENDPOINTS,
         "control",
         None,
         policies=Policies(CONTROL_POLICIES),
-        authenticate=cloud.authenticate,
+        authenticate=control.authenticate,
         prefix=PREFIX,
     )
     return _Split(own, compute)
