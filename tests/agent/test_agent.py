@@ -224,7 +224,7 @@ async def test_without_a_token_the_agent_says_what_to_do(tmp_path):
     settings = Settings(control_url="http://127.0.0.1:1", host="h", state_dir=tmp_path)
     async with Transport(settings.control_url) as transport:
         agent = Agent(settings, transport, MemoryJournal(), SimulatedHypervisor(), SimulatedDatapath())
-        with pytest.raises(BadRequest, match="moorage host token"):
+        with pytest.raises(BadRequest, match="moorage host enroll"):
             await agent.run()
 
 

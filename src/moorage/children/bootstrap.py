@@ -43,6 +43,9 @@ class Plan(msgspec.Struct, frozen=True):
     services: tuple[Service, ...]
 
 
+# A changed password revokes the user's tokens by whole seconds: one made in the same second is born revoked.
+_REVOCATION = 1.1
+
 USERS = (
     User("admin", "admin", ("admin",)),
     User("demo", "demo", ("member",)),
@@ -149,6 +152,7 @@ async def _ensure_users(
         for each in assignments["role_assignments"]
         if "user" in each
     }
+    changed = False
     for user in users:
         if user.name not in found:
             body = {"name": user.name, "domain_id": "default", "password": credentials[user.name]}
@@ -158,7 +162,10 @@ async def _ensure_users(
         elif reset_passwords and user.name != "admin":  # Keystone's own bootstrap set admin's
             body = {"password": credentials[user.name]}
             await client.call("PATCH", f"/users/{found[user.name]}", {"user": body})
+            changed = True
         for role in user.roles:
             grant = (found[user.name], projects[user.project], roles[role])
             if grant not in held:
                 await client.call("PUT", f"/projects/{grant[1]}/users/{grant[0]}/roles/{grant[2]}")
+    if changed:
+        await asyncio.sleep(_REVOCATION)
