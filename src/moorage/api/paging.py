@@ -4,20 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
-
 from moorage.core.errors import BadRequest
 
 MAX_LIMIT = 1000
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is asked for. ``limit`` rows after ``marker``, never more than the maximum."""
-
-    limit: int = MAX_LIMIT
-    marker: str | None = None
-    sort_key: str = "created_at"
-    sort_dir: str = "desc"
 
 
 def limit_of(value: int | str | None, maximum: int = MAX_LIMIT) -> int:

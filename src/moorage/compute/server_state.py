@@ -67,9 +67,7 @@ _FAILED = _update(
     host=sa.case((sa.bindparam("unplace", type_=sa.Boolean), sa.null()), else_=servers.c.host),
     fault=sa.bindparam("fault", type_=Json),
 )
-_TASK_FAILED = _update(_live, task_state=None, fault=sa.bindparam("fault", type_=Json))
 _RESET = _update(_live, vm_state=text_param("vm_state"), task_state=None)
-_POWER = _update(sa.and_(_live, _kept), power_state=sa.bindparam("power_state", type_=sa.Integer))
 
 # The row is marked and the quota given back by one statement: a repeated call finds nothing to mark.
 _gone = (
@@ -181,16 +179,6 @@ async def stopped(tx: Tx, server_id: str) -> Server | None:
 async def failed(tx: Tx, server_id: str, why: dict[str, Any], *, unplace: bool = False) -> Server | None:
     """ERROR with a fault (see ``fault``); ``unplace`` forgets the host too: nothing of the server is left there."""
     return await _FAILED.first(tx, id=server_id, fault=why, unplace=unplace)
-
-
-async def task_failed(tx: Tx, server_id: str, why: dict[str, Any]) -> Server | None:
-    """The task is over without effect: the state stays, the fault is kept."""
-    return await _TASK_FAILED.first(tx, id=server_id, fault=why)
-
-
-async def set_power(tx: Tx, server_id: str, power: Power) -> Server | None:
-    """What the hypervisor says, without a change of state."""
-    return await _POWER.first(tx, id=server_id, power_state=int(power))
 
 
 async def deleted(tx: Tx, server_id: str) -> bool:

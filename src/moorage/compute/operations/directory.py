@@ -10,6 +10,7 @@ import contextlib
 import sqlalchemy as sa
 
 from moorage.agentlink.model import Host
+from moorage.agentlink.registry import HOSTS_CHANNEL
 from moorage.agentlink.service import AgentLink
 from moorage.compute.tables import aggregate_hosts, aggregates
 from moorage.core.clock import utcnow
@@ -22,7 +23,6 @@ from moorage.store.signals import Signals
 from moorage.store.statement import Statement
 
 log = get_logger(__name__)
-CHANNEL = "hosts"
 _ZONES = Statement(
     sa.select(aggregate_hosts.c.host, aggregates.c.metadata["availability_zone"].astext)
     .join(aggregates, aggregates.c.id == aggregate_hosts.c.aggregate_id)
@@ -48,14 +48,14 @@ class Directory:
         self._link = link
         self._default_zone = default_zone
         self._every = every
-        self._rows: list[Row] = []
+        self._rows: dict[str, Row] = {}
         self._hosts: dict[str, Host] = {}
         self._task: asyncio.Task[None] | None = None
         self.states = HostStates.of([])
 
     async def start(self) -> None:
         """Load, then follow."""
-        subscription = self._signals.subscribe(CHANNEL)
+        subscription = self._signals.subscribe(HOSTS_CHANNEL)
         await self.refresh()
 
         async def follow() -> None:
@@ -81,8 +81,8 @@ class Directory:
             hosts = await self._link.registry.hosts(tx)
             zones = {row[0]: row[1] for row in await _ZONES.all(tx)}
         now = utcnow()
-        rows = [
-            (
+        rows = {
+            host.name: (
                 host.name,
                 host.facts is not None and host.up(self._link.service_down_time, now),
                 not host.disabled,
@@ -90,19 +90,21 @@ class Directory:
                 zones.get(host.name, self._default_zone),
             )
             for host in hosts
-        ]
+        }
         self._hosts = {host.name: host for host in hosts}
         if rows != self._rows:
             self._rows = rows
-            self.states = HostStates.of(rows)
+            self.states = HostStates.of(rows.values())
 
     def zone_of(self, host: str) -> str:
         """The availability zone of a host."""
-        return next((row[4] for row in self._rows if row[0] == host), self._default_zone)
+        row = self._rows.get(host)
+        return row[4] if row is not None else self._default_zone
 
     def is_up(self, host: str) -> bool:
         """Whether the host is heard of."""
-        return any(row[0] == host and row[1] for row in self._rows)
+        row = self._rows.get(host)
+        return row is not None and row[1]
 
     async def networking(self, _tx: Tx, name: str) -> HostNetworking | None:
         """What the network service asks of a host; the form of ``network.binding.Hosts``."""
