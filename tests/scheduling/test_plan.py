@@ -93,7 +93,13 @@ def test_no_hosts_at_all() -> None:
 
 def test_owner_sees_no_figures_names_or_remarks() -> None:
     table = HostTable.of([host("secret-a", 512), host("secret-b", enabled=False, disabled_reason="gossip")])
-    request = msgspec.structs.replace(REQUEST, excluded={"secret-b": "tenant x is noisy"})
+    request = msgspec.structs.replace(
+        REQUEST,
+        excluded={"secret-b": "tenant x is noisy"},
+        together=("secret-a",),
+        apart=("secret-b",),
+        drawn={"secret-a": 1.0},
+    )
     record = plan(request, table, seed=1).record().for_owner(lambda name: f"alias{len(name)}")
     text = msgspec.json.encode(record).decode()
     assert not [word for word in ("secret", "gossip", "noisy") if word in text]
@@ -148,3 +154,23 @@ def test_a_host_is_ranked_exactly_when_nothing_refuses_it(
     }
     assert {r.host for r in decision.ranking} == expected
     assert {r.host for r in decision.refusals} == set(table.names) - expected
+
+
+def test_company_is_kept_or_avoided_and_says_so() -> None:
+    table = HostTable.of([host("a"), host("b"), host("c")])
+    near = plan(msgspec.structs.replace(REQUEST, together=("b",)), table, seed=1)
+    assert [r.host for r in near.ranking] == ["b"]
+    assert {(r.host, r.check, r.reason) for r in near.refusals} == {
+        ("a", "together", "affinity"),
+        ("c", "together", "affinity"),
+    }
+    away = plan(msgspec.structs.replace(REQUEST, apart=("b", "nowhere")), table, seed=1)
+    assert {r.host for r in away.ranking} == {"a", "c"}
+    assert summary(away) == "3 hosts: 2 suitable, 1 taken by a server of the group"
+    assert plan(msgspec.structs.replace(REQUEST, together=()), table, seed=1).ranking == []
+
+
+def test_a_host_may_draw_or_repel() -> None:
+    table = HostTable.of([host("a", 2048), host("b", 8192), host("c", 4096)])
+    drawn = plan(msgspec.structs.replace(REQUEST, drawn={"a": 4.0, "b": -4.0}), table, seed=1)
+    assert [r.host for r in drawn.ranking] == ["a", "c", "b"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
@@ -43,6 +44,41 @@ _ADD = Statement(
         rules=sa.bindparam("rules", type_=Json),
     )
 )
+_LOCK_GROUP = Statement(
+    sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(text_param("id"), 9)))
+)
+
+
+class _Elsewhere(msgspec.Struct, frozen=True):
+    policy: str
+    rules: dict[str, int]
+    host: str | None
+    servers: int
+
+
+# One row a host with other members; one row without a host where there are none.
+_ELSEWHERE: Statement[_Elsewhere] = Statement(
+    sa.select(
+        server_groups.c.policy,
+        server_groups.c.rules,
+        servers.c.host,
+        sa.func.count(servers.c.id).label("servers"),
+    )
+    .select_from(
+        server_groups.outerjoin(
+            servers,
+            sa.and_(
+                servers.c.server_group_id == server_groups.c.id,
+                servers.c.id != text_param("server_id"),
+                servers.c.host.is_not(None),
+                servers.c.deleted_at.is_(None),
+            ),
+        )
+    )
+    .where(server_groups.c.id == text_param("id"))
+    .group_by(server_groups.c.id, servers.c.host),
+    row=_Elsewhere,
+)
 _DELETE = Statement(sa.delete(server_groups).where(_one))
 _LOCK = Statement(
     sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(text_param("project_id"), 8)))
@@ -52,6 +88,40 @@ _COUNT = Statement(
     .select_from(server_groups)
     .where(server_groups.c.project_id == text_param("project_id"))
 )
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """What a group asks of the host of one more member; the fields of `scheduling.Request` of these names."""
+
+    together: tuple[str, ...] | None = None
+    apart: tuple[str, ...] = ()
+    drawn: dict[str, float] = {}
+
+
+SOFT = 4.0
+"""What one member's presence counts for in a ranking: more than all that is free."""
+
+
+async def wishes(tx: Tx, group_id: str, *, server_id: str) -> Wishes:
+    """What the group asks for a server, from where its other members are.
+
+    The group is locked until the transaction ends, so that two members that are placed at once see each other
+    (upstream's late check on the host, bugs 1821755 and 1763181, is not needed). A group that was deleted
+    meanwhile asks nothing.
+    """
+    await _LOCK_GROUP.run(tx, id=group_id)
+    rows = await _ELSEWHERE.all(tx, id=group_id, server_id=server_id)
+    taken = {row.host: row.servers for row in rows if row.host is not None}
+    if not taken:
+        return Wishes()
+    policy, rules = rows[0].policy, rows[0].rules
+    if policy == "affinity":
+        return Wishes(together=tuple(sorted(taken)))
+    if policy == "anti-affinity":
+        most = rules.get("max_server_per_host", 1)
+        return Wishes(apart=tuple(sorted(host for host, count in taken.items() if count >= most)))
+    sign = SOFT if policy == "soft-affinity" else -SOFT
+    return Wishes(drawn={host: sign * count for host, count in sorted(taken.items())})
 
 
 async def get(tx: Tx, group_id: str, *, project_id: str | None, any_project: bool) -> ServerGroup:

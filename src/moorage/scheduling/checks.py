@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Protocol
 
 import msgspec
-import numpy as np
 
 from moorage.scheduling.hosts import HostTable, Mask
 from moorage.scheduling.request import Request
@@ -59,10 +58,7 @@ class RequestedHostCheck(msgspec.Struct, frozen=True):
 
     def mask(self, hosts: HostTable) -> Mask:
         """Return a mask with at most one host."""
-        found = np.zeros(len(hosts), dtype=np.bool_)
-        if self.host in hosts.names:
-            found[hosts.names.index(self.host)] = True
-        return found
+        return hosts.among((self.host,))
 
     def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
         """Name the host that was asked for."""
@@ -77,11 +73,7 @@ class ExcludedCheck(msgspec.Struct, frozen=True):
 
     def mask(self, hosts: HostTable) -> Mask:
         """Return the hosts that are not excluded."""
-        passes = np.ones(len(hosts), dtype=np.bool_)
-        for position, name in enumerate(hosts.names):
-            if name in self.excluded:
-                passes[position] = False
-        return passes
+        return ~hosts.among(self.excluded)
 
     def finding(self, hosts: HostTable, host: int) -> Finding:
         """Carry the reason that the host gave when it refused."""
@@ -131,6 +123,36 @@ class ZoneCheck(msgspec.Struct, frozen=True):
     def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
         """Name the zone."""
         return Finding(reason="other_zone", short=f"not in zone {self.zone}", subject=self.zone)
+
+
+class TogetherCheck(msgspec.Struct, frozen=True):
+    """The host is one of those where the servers are that this one belongs with."""
+
+    hosts: tuple[str, ...]
+    name: str = "together"
+
+    def mask(self, hosts: HostTable) -> Mask:
+        """Return these hosts."""
+        return hosts.among(self.hosts)
+
+    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+        """Say that the others are elsewhere."""
+        return Finding(reason="affinity", short="away from the servers of the group")
+
+
+class ApartCheck(msgspec.Struct, frozen=True):
+    """The host has none of the servers that this one has to be kept from."""
+
+    hosts: tuple[str, ...]
+    name: str = "apart"
+
+    def mask(self, hosts: HostTable) -> Mask:
+        """Return the hosts without them."""
+        return ~hosts.among(self.hosts)
+
+    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+        """Say that one of them is there."""
+        return Finding(reason="anti_affinity", short="taken by a server of the group")
 
 
 class PhysicalNetworkCheck(msgspec.Struct, frozen=True):
@@ -232,6 +254,10 @@ def chain(request: Request) -> tuple[Check, ...]:
         checks.append(ExcludedCheck(request.excluded))
     if request.availability_zone is not None:
         checks.append(ZoneCheck(request.availability_zone))
+    if request.together is not None:
+        checks.append(TogetherCheck(request.together))
+    if request.apart:
+        checks.append(ApartCheck(request.apart))
     checks += [PhysicalNetworkCheck(network) for network in request.physical_networks]
     checks += [TraitCheck(trait) for trait in request.required_traits]
     checks += [TraitCheck(trait, forbidden=True) for trait in request.forbidden_traits]

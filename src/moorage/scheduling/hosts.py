@@ -6,7 +6,7 @@ a decision costs a few array operations whatever the number of hosts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -99,6 +99,13 @@ class HostTable:
         """Return the column of a resource class, all zero when no host has it."""
         column = self.resources.get(resource_class)
         return column if column is not None else ResourceColumn.absent(len(self.names))
+
+    def among(self, names: Iterable[str]) -> Mask:
+        """Return which hosts have one of these names; names that no host has are passed over."""
+        wanted = frozenset(names)
+        if not wanted:
+            return np.zeros(len(self.names), dtype=np.bool_)
+        return _flags(name in wanted for name in self.names)
 
     def mask(self, masks: Mapping[str, Mask], name: str) -> Mask:
         """Return the mask of a name, all false when no host has it."""

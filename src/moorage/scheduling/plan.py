@@ -60,6 +60,11 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
         request = msgspec.structs.replace(
             self.request,
             excluded={alias(host): "refused" for host in self.request.excluded},
+            together=None
+            if self.request.together is None
+            else tuple(alias(host) for host in self.request.together),
+            apart=tuple(alias(host) for host in self.request.apart),
+            drawn={alias(host): amount for host, amount in self.request.drawn.items()},
             requested_host=None
             if self.request.requested_host is None
             else alias(self.request.requested_host),
@@ -129,7 +134,7 @@ def plan(
         mask = check.mask(hosts)
         failing.append(~mask)
         passing &= mask
-    order, scores = rank(hosts, passing, seed, weighers)
+    order, scores = rank(hosts, passing, seed, weighers, request.drawn)
     return Plan(request, hosts, seed, checks, tuple(failing), order.tolist(), scores)
 
 

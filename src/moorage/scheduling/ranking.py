@@ -7,7 +7,7 @@ seed, request and table give the same ranking.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -37,14 +37,23 @@ DEFAULT_WEIGHERS = (FreeResource("MEMORY_MB"), FreeResource("VCPU"))
 
 
 def rank(
-    hosts: HostTable, passing: NDArray[np.bool_], seed: int, weighers: Sequence[FreeResource]
+    hosts: HostTable,
+    passing: NDArray[np.bool_],
+    seed: int,
+    weighers: Sequence[FreeResource],
+    drawn: Mapping[str, float],
 ) -> tuple[NDArray[np.intp], Scores]:
-    """Return the positions of the passing hosts, best first, and their scores in that order."""
+    """Return the positions of the passing hosts, best first, and their scores in that order.
+
+    `drawn` adds to the scores of single hosts (see `Request`).
+    """
     chosen = np.flatnonzero(passing)
     total = np.zeros(len(chosen))
     for weigher in weighers:
         if len(chosen):
             total += weigher.weight * _scaled(weigher.score(hosts, chosen))
+    for name, amount in drawn.items():
+        total += amount * hosts.among((name,))[chosen]
     order = np.lexsort((_shuffled(len(chosen), seed), -total))
     return chosen[order], total[order]
 

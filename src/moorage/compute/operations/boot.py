@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from moorage.compute import actions, server_state
+from moorage.compute import actions, groups, server_state
 from moorage.compute.errors import NoValidHost
 from moorage.compute.model import Server
 from moorage.compute.operations import spawn
@@ -63,6 +63,7 @@ def params_of(server: Server, request_id: str) -> dict[str, Any]:
         },
         "zone": server.pinned_zone,
         "host": server.requested_host,
+        "group": server.server_group_id,
         "request_id": request_id,
     }
 
@@ -93,12 +94,19 @@ async def claim_host(step: Step) -> Any:
     """Decide, and claim on the best host that still has room; the plan is kept for ``explain``."""
     app: Services = step.app
     p = step.params
+    group = p.get("group")
+    company = (
+        groups.Wishes() if group is None else await groups.wishes(step.tx, group, server_id=p["server_id"])
+    )
     request = Request(
         resources=p["resources"],
         availability_zone=p["zone"],
         physical_networks=tuple(step.data["create_ports"]["physical_networks"]),
         requested_host=p["host"],
         excluded={r["host"]: r["message"] for r in step.refusals},
+        together=company.together,
+        apart=company.apart,
+        drawn=company.drawn,
     )
     attempt = len(step.refusals) + 1
     seed = zlib.crc32(f"{p['server_id']}:{attempt}".encode())
