@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from moorage.wire.messages import (
     StopGuest,
     Vif,
 )
-from support.agent_server import AgentServer
-
-
-@pytest.fixture
-async def server(database_url: str) -> AsyncIterator[AgentServer]:
-    async with AgentServer(database_url) as server:
-        yield server
 
 
 def spawn(server_id="g1", ports=1):

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -118,12 +118,6 @@ def host() -> Iterator[Host]:
             yield made
         finally:
             made.stop()
-
-
-@pytest.fixture
-async def server(database_url: str) -> AsyncIterator[AgentServer]:
-    async with AgentServer(database_url) as server:
-        yield server
 
 
 def spawn(image):

@@ -1,6 +1,7 @@
 """``moorage``: one command, a group for each noun. Prints what it does; failures are one line and exit status 1.
 
-The server is imported by the commands that run it alone: the others are clients and start in a moment.
+The server and the agent are imported by the commands that run them alone: the others are clients and start in a
+moment.
 """
 
 import asyncio
@@ -97,6 +98,16 @@ async def _up(allinone: "AllInOne") -> None:
             err=True,
         )
         await stop.wait()
+
+
+@app.command(
+    add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def agent(context: typer.Context) -> None:
+    """Run guests on this host, as the cloud says; ``moorage agent --help`` lists its options."""
+    from moorage.agent.main import run  # noqa: PLC0415  see the module's text
+
+    raise typer.Exit(run(context.args))
 
 
 @db.command("upgrade")
