@@ -20,8 +20,8 @@ _SLOW = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 _decode_enrolled = msgspec.json.Decoder(EnrollReply).decode
 
 
-Download = Callable[[str, str | None], AbstractAsyncContextManager[aiohttp.StreamReader]]
-"""Opens the bytes of an image: (url, token)."""
+Download = Callable[[str], AbstractAsyncContextManager[aiohttp.StreamReader]]
+"""Opens the bytes of an image by its path at the control plane."""
 
 
 class Transport:
@@ -144,27 +144,9 @@ class Link:
         """The heartbeat."""
         await self._post("/agent/v1/report", report)
 
-    def download(self, url: str, token: str | None) -> AbstractAsyncContextManager[aiohttp.StreamReader]:
-        """An image: a path is the control plane's own, asked for as this host; else see ``download``."""
-        if url.startswith("/"):
-            return self._transport.stream(url, self._credential)
-        return download(url, token)
+    def download(self, path: str) -> AbstractAsyncContextManager[aiohttp.StreamReader]:
+        """An image, asked for as this host. Raises as ``Transport.stream`` does."""
+        return self._transport.stream(path, self._credential)
 
     async def _post(self, path: str, message: Any) -> None:
         await self._transport.request("POST", path, credential=self._credential, body=encode(message))
-
-
-@contextlib.asynccontextmanager
-async def download(url: str, token: str | None) -> AsyncIterator[aiohttp.StreamReader]:
-    """The bytes of an image. Raises LinkDown when the image service does not answer, BadRequest for a 4xx."""
-    headers = {"X-Auth-Token": token} if token else {}
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=_SLOW, auto_decompress=False) as session,
-            session.get(url, headers=headers) as answer,
-        ):
-            if answer.status != 200:
-                raise _refusal(answer.status, url, await answer.content.read(500))
-            yield answer.content
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise LinkDown(f"{url}: {type(error).__name__}: {error}") from error

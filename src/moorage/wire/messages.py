@@ -146,7 +146,7 @@ class Vif(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImageRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A file in the image service. ``url`` gives its bytes; ``hash_algo`` is a name hashlib knows."""
+    """A file in the image service. ``url`` is its path at the control plane; ``hash_algo`` is a name hashlib knows."""
 
     id: str
     url: str
@@ -185,7 +185,6 @@ class SpawnGuest(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: int
     disk_gb: int
     image: BootImage | None = None
-    image_token: str | None = None
     vifs: tuple[Vif, ...] = ()
     config_drive: ConfigDrive | None = None
 

@@ -8,8 +8,6 @@
 ====  ============================================================================================
 """
 
-from collections.abc import Iterable
-
 AGENT_NETWORKING = 1
 PORTS_FIRST = 2
 FINISHED_VIFS = 3
@@ -20,8 +18,3 @@ PROTOCOL = MOVE_MAPPINGS
 
 OLDEST = FINISHED_VIFS
 """The oldest agent that this control plane accepts: it hands out finished VIFs only."""
-
-
-def common(versions: Iterable[int]) -> int:
-    """The highest version that all of ``versions`` can do; ours when there is none to ask."""
-    return min(versions, default=PROTOCOL)

@@ -37,7 +37,7 @@ class ImageCache:
         self._source = download
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def fetch(self, image: ImageRef, token: str | None) -> Path:
+    async def fetch(self, image: ImageRef) -> Path:
         """The image's file, downloaded if need be. Raises ImageFailure."""
         if image.disk_format not in FORMATS:
             message = (
@@ -55,13 +55,13 @@ class ImageCache:
             self._folder.mkdir(parents=True, exist_ok=True)
             async with _file_lock(self._folder / f"{name}.lock"):
                 if not path.exists():
-                    await self._download(image, token, path)
+                    await self._download(image, path)
         return path
 
-    async def _download(self, image: ImageRef, token: str | None, path: Path) -> None:
+    async def _download(self, image: ImageRef, path: Path) -> None:
         part = path.with_suffix(".part")
         try:
-            digest, size = await self._write(image, token, part)
+            digest, size = await self._write(image, part)
             if digest != image.hash_value.lower():
                 message = (
                     f"image {image.id}: {image.hash_algo} of what came is {digest}, not {image.hash_value}"
@@ -81,10 +81,10 @@ class ImageCache:
         finally:
             part.unlink(missing_ok=True)
 
-    async def _write(self, image: ImageRef, token: str | None, part: Path) -> tuple[str, int]:
+    async def _write(self, image: ImageRef, part: Path) -> tuple[str, int]:
         digest = hashlib.new(image.hash_algo)
         size = 0
-        async with self._source(image.url, token) as stream:
+        async with self._source(image.url) as stream:
             with part.open("wb") as file:
                 async for chunk in stream.iter_chunked(_CHUNK):
                     size += len(chunk)

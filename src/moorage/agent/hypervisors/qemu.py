@@ -105,14 +105,14 @@ class QemuHypervisor:
         self._write(guest)
         if request.config_drive is not None:
             await asyncio.to_thread(configdrive.write, request.config_drive, folder / "config.iso")
-        image, token = request.image, request.image_token
-        base = await self._images.fetch(image, token)
+        image = request.image
+        base = await self._images.fetch(image)
         await _overlay(base, image.disk_format, folder / "disk.qcow2", request.disk_gb)
         if image.kernel is not None:
-            ramdisk = await self._images.fetch(image.ramdisk, token) if image.ramdisk else None
+            ramdisk = await self._images.fetch(image.ramdisk) if image.ramdisk else None
             guest = msgspec.structs.replace(
                 guest,
-                kernel=str(await self._images.fetch(image.kernel, token)),
+                kernel=str(await self._images.fetch(image.kernel)),
                 ramdisk=str(ramdisk) if ramdisk else None,
                 kernel_args=image.kernel_args or guest.kernel_args,
             )
