@@ -30,6 +30,9 @@ _OF_SERVER = Statement(
 _OF_SERVERS = Statement(
     selects.PORTS.where(_p.c.device_id == sa.any_(texts_param("server_ids"))).order_by(*_order), row=Port
 )
+_PLUGGED = Statement(
+    sa.select(~sa.exists().where(_p.c.device_id == text_param("server_id"), _p.c.status != "ACTIVE"))
+)
 _RELEVANT = Statement(
     selects.PORTS.where(
         sa.or_(_p.c.device_id == text_param("server_id"), _p.c.id == sa.any_(texts_param("ids")))
@@ -214,6 +217,10 @@ class ServerPorts:
     async def of_server(self, tx: Tx, server_id: str) -> list[Port]:
         """The server's ports, in the order of its NICs."""
         return await _OF_SERVER.all(tx, server_id=server_id)
+
+    async def plugged(self, tx: Tx, server_id: str) -> bool:
+        """Whether every port of the server is ACTIVE."""
+        return bool(await _PLUGGED.scalar(tx, server_id=server_id))
 
     async def of_servers(self, tx: Tx, server_ids: Sequence[str]) -> dict[str, list[Port]]:
         """The ports of several servers, each in the order of its NICs; a server without ports has an empty list."""

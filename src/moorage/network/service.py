@@ -89,6 +89,10 @@ class NetworkService:
         """The server's ports, in the order of its NICs."""
         return await self.server_ports.of_server(tx, server_id)
 
+    async def plugged(self, tx: Tx, server_id: str) -> bool:
+        """Whether every port of the server is ACTIVE."""
+        return await self.server_ports.plugged(tx, server_id)
+
     async def ports_of_servers(self, tx: Tx, server_ids: Sequence[str]) -> dict[str, list[Port]]:
         """The ports of several servers in one statement."""
         return await self.server_ports.of_servers(tx, server_ids)

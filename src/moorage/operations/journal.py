@@ -242,32 +242,30 @@ async def record(
     rows = [
         {"step": e.step, "event": e.event, "data": msgspec.to_builtins(e.data, enc_hook=str)} for e in events
     ]
-    records = await tx.fetch(
-        _RECORD.sql,
-        _RECORD.arguments(
-            key=op.id,
-            held=op.fence,
-            seen=op.wakes,
-            known=op.cancel,
-            wanted=op.state,
-            direction=op.direction,
-            step=op.step,
-            sent=op.sent,
-            round=op.round,
-            attempts=op.attempts,
-            undo_to=op.undo_to,
-            data=op.data,
-            refusals=op.refusals,
-            consumed=consumed,
-            error=op.error,
-            wake_at=op.wake_at,
-            events=rows,
-            logged_round=op.round if logged_round is None else logged_round,
-        ),
+    recorded = await _RECORD.first(
+        tx,
+        key=op.id,
+        held=op.fence,
+        seen=op.wakes,
+        known=op.cancel,
+        wanted=op.state,
+        direction=op.direction,
+        step=op.step,
+        sent=op.sent,
+        round=op.round,
+        attempts=op.attempts,
+        undo_to=op.undo_to,
+        data=op.data,
+        refusals=op.refusals,
+        consumed=consumed,
+        error=op.error,
+        wake_at=op.wake_at,
+        events=rows,
+        logged_round=op.round if logged_round is None else logged_round,
     )
-    if not records:
+    if recorded is None:
         raise FencedOut(op.id)
-    op.state, op.wakes, op.cancel, op.inbox = records[0]
+    op.state, op.wakes, op.cancel, op.inbox = recorded
 
 
 async def signal(tx: Tx, *subjects: str) -> None:

@@ -67,14 +67,6 @@ class PlacementService:
         """Decide where a request may go, from what this process knows now. No I/O."""
         return plan(request, host_table(self.align(states), request), seed)
 
-    async def plan_surely(self, request: Request, states: HostStates, seed: int) -> Plan:
-        """Decide as `plan`; when no host is found, catch up with the ledger and decide again."""
-        decision = self.plan(request, states, seed)
-        if not decision.order:
-            await self.follower.catch_up()
-            decision = self.plan(request, states, seed)
-        return decision
-
     async def place(
         self,
         tx: Tx,

@@ -55,10 +55,6 @@ class Statement(Generic[R]):
         self._row = row
         self._make: Callable[[Any], R] | None = None
 
-    def arguments(self, **params: Any) -> list[Any]:
-        """The positional arguments for asyncpg, for callers that read records themselves."""
-        return self._args(params)
-
     def _args(self, params: Mapping[str, Any]) -> list[Any]:
         fixed = self._fixed
         try:

@@ -182,8 +182,7 @@ async def destroy_guest(step: Step) -> Command | None:
 async def ports_plugged(step: Step) -> bool:
     """Whether every port of the server is ACTIVE."""
     app: Services = step.app
-    ports = await app.network.ports_of(step.tx, step.params["server_id"])
-    return all(port.status == "ACTIVE" for port in ports)
+    return await app.network.plugged(step.tx, step.params["server_id"])
 
 
 async def activate(step: Step) -> None:
