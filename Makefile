@@ -2,10 +2,10 @@
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup up demo check format test bench lock clean
+.PHONY: help setup up demo check format test bench bench-placement lock clean
 
 help:  ## what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 setup:  ## install everything (Debian packages as root, .venv, Keystone and Glance); a second call takes no time
 	@sh tools/setup
@@ -31,6 +31,9 @@ test: setup  ## every test that this machine can run; ARGS="-k name" for some
 
 bench: setup  ## measure, assert nothing
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGS)
+
+bench-placement: setup  ## measure the Placement API at 100 to 100,000 hosts; ARGS="--hosts 1000 --openstack VENV"
+	@PYTHONPATH=. $(BIN)/python -m bench.placement $(ARGS)
 
 lock: setup  ## resolve the locks again; ARGS=--upgrade for newer releases
 	@UV=$(BIN)/uv sh tools/lock $(ARGS)
