@@ -7,7 +7,6 @@ rather than a stack of middlewares: one function shows what happens to a request
 import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 import structlog
@@ -20,6 +19,7 @@ from moorage.api.call import Call, Reply
 from moorage.api.context import RequestContext
 from moorage.api.decode import decode_body, decode_query
 from moorage.api.endpoint import Endpoint
+from moorage.api.limits import Passage, check_depth, passage_of, query_pairs, read_body
 from moorage.api.policy import Policies
 from moorage.api.router import Router
 from moorage.api.versions import VersionScheme
@@ -28,9 +28,8 @@ from moorage.core.errors import (
     MethodNotAllowed,
     MoorageError,
     NotAcceptable,
-    TooLarge,
+    RequestTimeout,
     Unauthorized,
-    Unavailable,
 )
 from moorage.core.ids import new_id
 from moorage.core.log import get_logger
@@ -49,7 +48,7 @@ class Api:
     versions        its microversions, or None
     authenticate    who sent a request; endpoints with policy None are open
     prefix          where it is served; ``strip`` are patterns of path beginnings that clients may add (a project id)
-    max_body        bytes
+    max_body        bytes, where the API's bodies may be larger or smaller than the limits of its server say
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Api:
         prefix: str = "",
         strip: str | None = None,
         public_url: str | None = None,
-        max_body: int = 1 << 20,
+        max_body: int | None = None,
     ) -> None:
         self.name = name
         self.app = app
@@ -86,11 +85,15 @@ class Api:
             return
         headers = Headers(scope=scope)
         request_id = f"req-{new_id()}"
+        passage = passage_of(scope)
+        passage.api = self.name
         with structlog.contextvars.bound_contextvars(request_id=request_id, **_caller_id(headers)):
             version = self.versions.minimum if self.versions else (0, 0)
             try:
+                if passage.refusal is not None:
+                    raise passage.refusal  # noqa: TRY301  answered like what goes wrong later
                 version = self.versions.negotiate(headers) if self.versions else version
-                endpoint, reply = await self._answer(scope, receive, headers, version, request_id)
+                endpoint, reply = await self._answer(passage, scope, receive, headers, version, request_id)
                 status = reply.status or endpoint.status
                 body = b"" if reply.body is None else _bytes(reply.body)
                 extra = reply.headers
@@ -104,10 +107,17 @@ class Api:
             await self._send(send, scope["method"], status, body, extra, version, request_id)
 
     async def _answer(
-        self, scope: Scope, receive: Receive, headers: Headers, version: tuple[int, int], request_id: str
+        self,
+        passage: Passage,
+        scope: Scope,
+        receive: Receive,
+        headers: Headers,
+        version: tuple[int, int],
+        request_id: str,
     ) -> tuple[Endpoint, Reply]:
         path = self._path(scope["path"])
         rows, parameters = self.router.find(scope["method"], path, version)
+        passage.route = rows[0].path
         context = await self._context(rows, headers, request_id)
         call = Call(
             app=self.app,
@@ -119,7 +129,7 @@ class Api:
             raw_path=scope["path"],
             policies=self.policies,
         )
-        raw = await _read(receive, self.max_body) if scope["method"] not in ("GET", "HEAD") else b""
+        raw = await self._body(receive, headers, passage) if scope["method"] not in ("GET", "HEAD") else b""
         endpoint = rows[0]
         if len(rows) == 1 and endpoint.action is None:
             self._authorize(endpoint, context)
@@ -127,10 +137,16 @@ class Api:
         if len(rows) > 1 or endpoint.action is not None:
             self._authorize(endpoint, context)
         call.query = decode_query(
-            endpoint, parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            endpoint, query_pairs(scope["query_string"], passage.limits.query_parameters)
         )
         answer = await endpoint.handler(call)
         return endpoint, answer if isinstance(answer, Reply) else Reply(answer)
+
+    async def _body(self, receive: Receive, headers: Headers, passage: Passage) -> bytes:
+        limits = passage.limits
+        raw = await read_body(receive, size=self.max_body or limits.body, seconds=limits.body_seconds)
+        check_depth(raw, limits.json_depth, headers)
+        return raw
 
     async def _context(self, rows: list[Endpoint], headers: Headers, request_id: str) -> RequestContext:
         if all(row.policy is None for row in rows):
@@ -161,8 +177,10 @@ class Api:
         extra: dict[str, str] = {}
         if isinstance(error, MethodNotAllowed):
             extra["Allow"] = ", ".join(error.allowed)
-        if isinstance(error, Unavailable):
+        if error.retry_after is not None:
             extra["Retry-After"] = str(error.retry_after)
+        if isinstance(error, RequestTimeout):
+            extra["Connection"] = "close"
         if isinstance(error, Unauthorized):
             extra["WWW-Authenticate"] = "Keystone"
         return status, _encode(self._render(error, status, request_id)), extra
@@ -201,19 +219,3 @@ def _caller_id(headers: Headers) -> dict[str, str]:
     # The caller's own request id, if it is one: logs of several services can be joined by it.
     given = headers.get("x-openstack-request-id", "")
     return {"global_request_id": given} if _REQUEST_ID.match(given) else {}
-
-
-async def _read(receive: Receive, limit: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Unavailable("the client closed the connection")
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            raise TooLarge(f"The request body is larger than {limit} bytes.")
-        chunks.append(chunk)
-        if not message.get("more_body"):
-            return b"".join(chunks) if len(chunks) > 1 else chunk

@@ -8,13 +8,17 @@ MoorageError                      500
 ├── NotFound                      404
 ├── MethodNotAllowed              405
 ├── NotAcceptable                 406
+├── RequestTimeout                408
 ├── Conflict                      409
 │   ├── WrongState                409
 │   ├── InUse                     409
 │   ├── Duplicate                 409
 │   └── GenerationConflict        409
 ├── TooLarge                      413
+├── UriTooLong                    414
 ├── UnsupportedMediaType          415
+├── TooManyRequests               429  says when to try again
+├── HeadersTooLarge               431
 ├── InternalError                 500
 └── Unavailable                   503  says when to try again
 """
@@ -31,6 +35,8 @@ class MoorageError(Exception):
 
     status: ClassVar[int] = 500
     code: str = "internal"
+    retry_after: int | None = None
+    """Seconds after which it may go better; answers carry them as Retry-After."""
 
     def __init__(self, message: str = "", *, code: str | None = None, **details: Any) -> None:
         super().__init__(message)
@@ -98,6 +104,13 @@ class NotAcceptable(MoorageError):
     code = "not_acceptable"
 
 
+class RequestTimeout(MoorageError):
+    """The request did not arrive in time."""
+
+    status = 408
+    code = "request_timeout"
+
+
 class Conflict(MoorageError):
     """The request contradicts the present state."""
 
@@ -136,11 +149,36 @@ class TooLarge(MoorageError):
     code = "too_large"
 
 
+class UriTooLong(MoorageError):
+    """The request's URL is longer than the limit."""
+
+    status = 414
+    code = "uri_too_long"
+
+
 class UnsupportedMediaType(MoorageError):
     """The body is of a type that is not read here."""
 
     status = 415
     code = "unsupported_media_type"
+
+
+class TooManyRequests(MoorageError):
+    """The caller asks more often than it may; ``retry_after`` is in seconds."""
+
+    status = 429
+    code = "too_many_requests"
+
+    def __init__(self, message: str = "", *, retry_after: int, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.retry_after = retry_after
+
+
+class HeadersTooLarge(MoorageError):
+    """The request has more headers, or larger ones, than the limit."""
+
+    status = 431
+    code = "headers_too_large"
 
 
 class InternalError(MoorageError):
@@ -157,4 +195,4 @@ class Unavailable(MoorageError):
         self, message: str = "", *, retry_after: int = 5, code: str | None = None, **details: Any
     ) -> None:
         super().__init__(message, code=code, **details)
-        self.retry_after = retry_after
+        self.retry_after: int = retry_after

@@ -21,6 +21,7 @@ from moorage.agentlink.http.auth import HostAuthenticator
 from moorage.agentlink.http.routes import PREFIX as AGENT_PREFIX
 from moorage.agentlink.http.routes import agent_api
 from moorage.agentlink.service import AgentLink
+from moorage.api import config as api_config
 from moorage.api.auth import KeystoneAuthenticator, ServiceToken
 from moorage.compute.http.routes import compute_api
 from moorage.compute.images import GlanceImages
@@ -75,7 +76,7 @@ class Cloud:
         self.database = database
         self.signals = Signals(database)
         self.ports: dict[str, int] = {}
-        self.listeners = Listeners()
+        self.listeners = Listeners(api_config.limits(conf))
         self._tasks: list[asyncio.Task[None]] = []
         self._token = ServiceToken(identity.auth_url, username=identity.username, password=identity.password)
         self.authenticate = KeystoneAuthenticator(self._token)

@@ -1,16 +1,22 @@
-"""HTTP servers inside one event loop: several ports and a unix socket, stopped in order."""
+"""HTTP servers inside one event loop: several ports and a unix socket, stopped in order.
+
+Their connections are bounded (``connections.py``).
+"""
 
 import asyncio
 import contextlib
 import os
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
+from moorage.api.limits import Limits
 from moorage.core.errors import MoorageError
+from moorage.server.connections import BoundedProtocol
 
 ASGI = Any
 
@@ -32,7 +38,8 @@ class _Server(uvicorn.Server):
 class Listeners:
     """``add`` binds at once, so that ports are known before anything is served; ``start`` serves."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
         self._servers: list[tuple[_Server, socket.socket]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._paths: list[Path] = []
@@ -65,16 +72,14 @@ class Listeners:
     def _add(self, app: ASGI, listener: socket.socket) -> None:
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, limits=self._limits)),
             loop="none",
             ws="none",
             lifespan="off",
             access_log=False,
             log_config=None,
             server_header=False,
-            timeout_keep_alive=75,
             timeout_graceful_shutdown=2,
-            h11_max_incomplete_event_size=1 << 16,
         )
         self._servers.append((_Server(config), listener))
 

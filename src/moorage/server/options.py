@@ -2,6 +2,7 @@
 
 from oslo_config import cfg
 
+from moorage.api import config as api
 from moorage.compute import config as compute
 from moorage.core.config import Group
 from moorage.network import config as network
@@ -69,6 +70,7 @@ def options() -> list[Group]:
         ("DEFAULT", server),
         ("conductor", conductor),
         ("scheduler", scheduler),
+        *api.options(),
         *compute.options(),
         *network.options(),
         *placement.options(),
