@@ -1,19 +1,41 @@
-"""Options of what every API shares: [limits]."""
+"""Options of what every API shares: [limits], [rate]."""
 
 from oslo_config import cfg
 
+from moorage.api.auth import Authenticator
 from moorage.api.limits import Limits
+from moorage.api.rates import ProjectRates, Rate, rated
 from moorage.core.config import Group
 
 
 def options() -> list[Group]:
     """The groups of the API kit."""
-    return [("limits", _limits())]
+    return [("limits", _limits()), ("rate", _rate())]
 
 
 def limits(conf: cfg.ConfigOpts) -> Limits:
     """The limits of a loaded configuration."""
     return Limits(**{name: conf.limits[name] for name in Limits.__struct_fields__})
+
+
+def with_rate(conf: cfg.ConfigOpts, authenticate: Authenticator) -> Authenticator:
+    """The authenticator, counting the requests of each project where a rate is configured."""
+    if not conf.rate.requests:
+        return authenticate
+    rate = Rate(
+        requests=conf.rate.requests,
+        burst=conf.rate.burst,
+        exempt_roles=frozenset(role.lower() for role in conf.rate.exempt_roles),
+    )
+    return rated(authenticate, ProjectRates(rate))
+
+
+def _rate() -> list[cfg.Opt]:
+    return [
+        cfg.FloatOpt("requests", default=0.0, min=0, help="Requests a second that a project may send to this process; more are answered with 429 and Retry-After. 0: any number."),
+        cfg.IntOpt("burst", default=100, min=1, help="How many of them may come at once."),
+        cfg.ListOpt("exempt_roles", default=["admin", "service"], help="Callers with one of these roles are not counted."),
+    ]  # fmt: skip
 
 
 def _limits() -> list[cfg.Opt]:

@@ -34,7 +34,10 @@ def message_of(error: MoorageError) -> str:
 def compute(error: MoorageError, status: int, _request_id: str) -> dict[str, Any]:
     """Compute: one key named after the status."""
     name = _COMPUTE_NAMES.get(status, "computeFault")
-    return {name: {"code": status, "message": message_of(error)}}
+    fault: dict[str, Any] = {"code": status, "message": message_of(error)}
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        fault["retryAfter"] = str(error.retry_after)
+    return {name: fault}
 
 
 def placement(error: MoorageError, status: int, request_id: str) -> dict[str, Any]:

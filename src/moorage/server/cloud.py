@@ -79,7 +79,7 @@ class Cloud:
         self.listeners = Listeners(api_config.limits(conf))
         self._tasks: list[asyncio.Task[None]] = []
         self._token = ServiceToken(identity.auth_url, username=identity.username, password=identity.password)
-        self.authenticate = KeystoneAuthenticator(self._token)
+        self.authenticate = api_config.with_rate(conf, KeystoneAuthenticator(self._token))
         self._images = GlanceImages(identity.image_url, cache_seconds=conf.compute.image_cache_seconds)
 
         self.link = AgentLink(database, self.signals, service_down_time=conf.service_down_time)
