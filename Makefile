@@ -2,7 +2,7 @@
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup up demo check format test bench bench-placement lock clean
+.PHONY: help setup up demo check format test generated bench bench-placement lock clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ format: setup  ## put the code into form
 
 test: setup  ## every test that this machine can run; ARGS="-k name" for some
 	$(BIN)/pytest $(ARGS)
+
+generated: setup  ## write the committed files that follow from the code: the table of who may do what
+	$(BIN)/pytest -q tests/api/test_authorisation.py --write
 
 bench: setup  ## measure, assert nothing
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGS)

@@ -50,8 +50,11 @@ async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
     token = headers.get("x-auth-token")
     if token is None:
         raise Unauthorized("who?")
+    project = headers.get("x-test-project", "p1") or None
+    system = "x-test-system" in headers
+    roles = frozenset(token.split("+"))
     return RequestContext(
-        request_id=request_id, project_id="p1", user_id="u", roles=frozenset(token.split("+"))
+        request_id=request_id, project_id=project, user_id="u", roles=roles, system_scope=system
     )
 
 
@@ -139,6 +142,13 @@ def test_actions_choose_their_row_and_policy(client: TestClient) -> None:
     assert client.post("/things/a/action", json={"shrink": {"size": 2}}).status_code == 403
     assert client.post("/things/a/action", json={"none": {}}).status_code == 400
     assert "grow.size" in client.post("/things/a/action", json={"grow": {"size": "x"}}).text
+
+
+@pytest.mark.parametrize("scope", [{}, {"X-Test-System": "all"}])
+def test_a_token_without_a_project_is_let_in_nowhere(client: TestClient, scope: dict[str, str]) -> None:
+    headers = {"X-Auth-Token": "admin+member+reader", "X-Test-Project": "", **scope}
+    assert client.get("/things/a", headers=headers).status_code == 403
+    assert client.get("/", headers=headers).status_code == 200
 
 
 def test_queries_are_typed(client: TestClient) -> None:

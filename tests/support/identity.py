@@ -7,23 +7,29 @@ async with identity(postgres.url(), folder) as found:
 
 import contextlib
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
+from cryptography.fernet import Fernet
 
 from moorage.children import bootstrap, clouds
 from moorage.children.bootstrap import Addresses, Plan, User
+from moorage.children.identity import IdentityClient
 from moorage.children.services import find_venv
 from moorage.children.upstreams import Upstreams, UpstreamsSettings
 
 USERS = (
     *bootstrap.USERS,
     User("demo-reader", "demo", ("reader",)),
+    User("demo-manager", "demo", ("manager",)),
+    User("demo-admin", "demo", ("admin",)),
     User("other", "other", ("member",)),
     User("other-reader", "other", ("reader",)),
+    User("other-admin", "other", ("admin",)),
 )
 PROJECTS = (*bootstrap.PROJECTS, "other")
 
@@ -51,10 +57,15 @@ class Identity:
         """The password of the user ``moorage``, with which a control plane checks tokens."""
         return self.upstreams.credentials["moorage"]
 
-    async def token(self, user: str) -> str:
-        """A new token of a user, scoped to its project."""
+    async def token(self, user: str, scope: str = "project") -> str:
+        """A new token of a user, scoped to its project, the "system" or its "domain"."""
         login = self.users[user]
         domain = {"name": "Default"}
+        scopes = {
+            "project": {"project": {"name": login.project, "domain": domain}},
+            "system": {"system": {"all": True}},
+            "domain": {"domain": domain},
+        }
         body = {
             "auth": {
                 "identity": {
@@ -63,7 +74,7 @@ class Identity:
                         "user": {"name": login.username, "domain": domain, "password": login.password}
                     },
                 },
-                "scope": {"project": {"name": login.project, "domain": domain}},
+                "scope": scopes[scope],
             }
         }
         async with (
@@ -72,6 +83,23 @@ class Identity:
         ):
             answer.raise_for_status()
             return answer.headers["X-Subject-Token"]
+
+    async def grant(self, user: str, role: str, on: str) -> None:
+        """Give a user a role on "system" or "domains/default"."""
+        async with IdentityClient(
+            self.auth_url, username="admin", password=self.users["admin"].password, project="admin"
+        ) as client:
+            users, roles = await client.names("users", domain_id="default"), await client.names("roles")
+            await client.call("PUT", f"/{on}/users/{users[user]}/roles/{roles[role]}")
+
+    def expired(self, token: str) -> str:
+        """A token that Keystone made, as it would be an hour after its end: sealed anew with Keystone's own key."""
+        keys = self.upstreams.settings.state / "keystone" / "fernet-keys"
+        key = Fernet(max(keys.glob("[0-9]*"), key=lambda p: int(p.name)).read_bytes())
+        # Fernet tokens lack their padding; inside is a list whose only float is the time of the end.
+        facts = msgspec.msgpack.decode(key.decrypt(token + "=" * (-len(token) % 4)))
+        past = [time.time() - 3600 if isinstance(each, float) else each for each in facts]
+        return key.encrypt(msgspec.msgpack.encode(past)).decode().rstrip("=")
 
     async def publish(self, addresses: Addresses, region: str = "RegionOne") -> None:
         """Put a cloud's addresses into the catalogue; clouds under test at the same time each take a region."""

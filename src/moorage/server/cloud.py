@@ -61,7 +61,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cloud:
-    """See the module's text. ``ports`` are known after ``start``: compute, placement, network."""
+    """See the module's text. ``apps`` are what it serves and ``ports`` where, known after ``start``, by API."""
 
     def __init__(
         self,
@@ -148,6 +148,17 @@ class Cloud:
                 Mount("/", _Exact(agent_api(self.link))),
             ]
         )
+        self.apps: dict[str, Any] = {
+            "compute": self._compute_app(),
+            "placement": placement_api(self.placement, authenticate=self.authenticate),
+            "network": network_api(
+                self.network,
+                database,
+                authenticate=self.authenticate,
+                agents=self.events.network_agents,
+                policy_file=conf.network.policy_file,
+            ),
+        }
 
     def _compute_app(self) -> Any:
         control = control_api(
@@ -175,22 +186,8 @@ class Cloud:
         self._tasks.append(asyncio.create_task(self.placement.follower.run(), name="placement-follower"))
         await self.runner.start()
         await self.housekeeping.start()
-        apps = {
-            "compute": (self._compute_app(), conf.compute_port),
-            "placement": (placement_api(self.placement, authenticate=self.authenticate), conf.placement_port),
-            "network": (
-                network_api(
-                    self.network,
-                    self.database,
-                    authenticate=self.authenticate,
-                    agents=self.events.network_agents,
-                    policy_file=conf.network.policy_file,
-                ),
-                conf.network_port,
-            ),
-        }
-        for name, (app, port) in apps.items():
-            self.ports[name] = self.listeners.add(app, conf.listen, port)
+        for name, app in self.apps.items():
+            self.ports[name] = self.listeners.add(app, conf.listen, conf[f"{name}_port"])
         await self.listeners.start()
 
     async def stop(self) -> None:

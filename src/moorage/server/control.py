@@ -119,7 +119,7 @@ def control_api(control: Control) -> Any:
         ENDPOINTS,
         "control",
         None,
-        policies=Policies({ADMIN: "role:admin"}),
+        policies=Policies({ADMIN: "role:admin"}, system=True),
         authenticate=control.authenticate,
         prefix=PREFIX,
     )
@@ -129,7 +129,7 @@ def control_api(control: Control) -> Any:
         CONTROL_ENDPOINTS,
         "control",
         None,
-        policies=Policies(CONTROL_POLICIES),
+        policies=Policies(CONTROL_POLICIES, system=True),
         authenticate=control.authenticate,
         prefix=PREFIX,
     )

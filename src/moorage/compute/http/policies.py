@@ -27,6 +27,8 @@ DEFAULTS: dict[str, str] = {
             f"{_C}os-server-groups:show",
             f"{_C}os-quota-sets:show",
             f"{_C}os-quota-sets:detail",
+            f"{_C}os-flavor-extra-specs:index",
+            f"{_C}os-flavor-extra-specs:show",
         ),
         _READER,
     ),
@@ -117,8 +119,6 @@ DEFAULTS: dict[str, str] = {
     **dict.fromkeys(
         (
             f"{_C}flavors",
-            f"{_C}os-flavor-extra-specs:index",
-            f"{_C}os-flavor-extra-specs:show",
             f"{_C}os-availability-zone:list",
             f"{_C}limits",
             f"{_C}os-quota-sets:defaults",

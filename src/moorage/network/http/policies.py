@@ -6,10 +6,13 @@ _READ = "rule:project_reader"
 _SERVICE = "role:admin or role:service"
 
 DEFAULTS: dict[str, str] = {
-    **{f"{verb}_{thing}": _OWN for thing in ("network", "subnet", "port") for verb in ("create", "update", "delete")},
+    **{f"{verb}_{thing}": _OWN for thing in ("network", "subnet") for verb in ("create", "update", "delete")},
+    # Other services of the cloud use ports of every project, and what a port is on.
+    **{f"{verb}_port": f"{_OWN} or role:service" for verb in ("create", "update", "delete")},
+    **{f"get_{thing}": f"{_READ} or role:service" for thing in ("network", "subnet", "port")},
     **{f"{verb}_security_group": _OWN for verb in ("create", "update", "delete")},
     **{f"{verb}_security_group_rule": _OWN for verb in ("create", "delete")},
-    **{f"get_{thing}": _READ for thing in ("network", "subnet", "port", "security_group", "security_group_rule")},
+    **{f"get_{thing}": _READ for thing in ("security_group", "security_group_rule")},
     **{
         f"{verb}_network:{attribute}": _ADMIN
         for verb in ("create", "update")

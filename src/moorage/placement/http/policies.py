@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-# These resources belong to no project, yet as upstream has it a token must be scoped to one.
-_PROJECT_SCOPE = "not system_scope:all"
-_READ = _WRITE = f"(rule:admin_api or rule:service_api) and {_PROJECT_SCOPE}"
+_READ = _WRITE = "rule:admin_api or rule:service_api"
 
 DEFAULTS: dict[str, str] = {
     **{
@@ -26,6 +24,6 @@ DEFAULTS: dict[str, str] = {
     **{f"placement:traits:{verb}": _WRITE for verb in ("list", "show", "update", "delete")},
     **{f"placement:allocations:{verb}": _WRITE for verb in ("list", "manage", "update", "delete")},
     "placement:allocation_candidates:list": _READ,
-    "placement:usages": f"({_READ}) or (rule:project_reader and {_PROJECT_SCOPE})",
+    "placement:usages": f"{_READ} or rule:project_reader",
     "placement:reshaper:reshape": _WRITE,
 }

@@ -1,0 +1,254 @@
+"""For every endpoint a request that a caller who may do it gets a good answer to. ``World`` knows the ids.
+
+An endpoint without a row here is sent its path alone, which is right for most that read or delete.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from tests.support.faces import Row
+from tests.support.world import MARK, World
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What differs from the path alone. ``at``: ids put in place of the world's usual ones. ``undone``: whether the
+    request is answered in a transaction that is rolled back."""
+
+    body: Any = None
+    query: str = ""
+    at: Mapping[str, str] = {}
+    undone: bool = True
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """One request, whole."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: Any
+    undone: bool
+
+
+Make = Callable[[World], Ask]
+
+
+def _body(**body: Any) -> Make:
+    return lambda _: Ask(body)
+
+
+def _of(name: str, /, **fields: Any) -> Make:
+    return lambda _: Ask({name: fields})
+
+
+def _action(name: str, value: Any = None) -> dict[str, Make]:
+    return {f"POST /v2.1/servers/{{server_id}}/action [{name}]": lambda _: Ask({name: value})}
+
+
+_S, _F, _A = "/v2.1/servers/{server_id}", "/v2.1/flavors/{flavor_id}", "/v2.1/os-aggregates/{aggregate_id}"
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICw1mPJ3Co+rg5PKkxmBk0NWJA1OkLckjo+WDqEHsb4D"
+_SIZE = {"ram": 64, "vcpus": 1, "disk": 1}
+
+COMPUTE: dict[str, Make] = {
+    "POST /v2.1/servers": lambda w: Ask(
+        {
+            "server": {
+                "name": "n",
+                "imageRef": w.image,
+                "flavorRef": w.flavor,
+                "networks": [{"uuid": w.network}],
+            }
+        }
+    ),
+    f"PUT {_S}": _of("server", name="n"),
+    **_action("os-stop"),
+    **_action("reboot", {"type": "SOFT"}),
+    **_action("lock"),
+    **_action("unlock"),
+    **_action("forceDelete"),
+    **_action("os-resetState", {"state": "error"}),
+    f"POST {_S}/action [os-start]": lambda w: Ask({"os-start": None}, at={"server_id": w.stopped}),
+    # The host answers over its own connection, so this one is not undone; it changes nothing.
+    f"POST {_S}/action [os-getConsoleOutput]": lambda _: Ask(
+        {"os-getConsoleOutput": {"length": 1}}, undone=False
+    ),
+    f"POST {_S}/action [addSecurityGroup]": lambda _: Ask({"addSecurityGroup": {"name": MARK}}),
+    f"POST {_S}/action [removeSecurityGroup]": lambda w: Ask(
+        {"removeSecurityGroup": {"name": "default"}}, at={"server_id": w.stopped}
+    ),
+    f"POST {_S}/metadata": _of("metadata", a="b"),
+    f"PUT {_S}/metadata": _of("metadata", a="b"),
+    f"PUT {_S}/metadata/{{key}}": _of("meta", **{MARK: "b"}),
+    f"PUT {_S}/tags": _body(tags=["a"]),
+    "POST /v2.1/flavors": _of("flavor", name="n", **_SIZE),
+    f"PUT {_F}": _of("flavor", description="d"),
+    f"POST {_F}/os-extra_specs": _of("extra_specs", a="b"),
+    f"PUT {_F}/os-extra_specs/{{key}}": _body(**{MARK: "2"}),
+    f"GET {_F}/os-flavor-access": lambda w: Ask(at={"flavor_id": w.private_flavor}),
+    f"POST {_F}/action [addTenantAccess]": lambda w: Ask(
+        {"addTenantAccess": {"tenant": "another"}}, at={"flavor_id": w.private_flavor}
+    ),
+    f"POST {_F}/action [removeTenantAccess]": lambda w: Ask(
+        {"removeTenantAccess": {"tenant": w.project}}, at={"flavor_id": w.private_flavor}
+    ),
+    "POST /v2.1/os-keypairs": _of("keypair", name="n", public_key=_KEY),
+    "PUT /v2.1/os-quota-sets/{project_id}": _of("quota_set", instances=20),
+    "PUT /v2.1/os-quota-class-sets/{class_id}": _of("quota_class_set", instances=20),
+    "POST /v2.1/os-server-groups": _of("server_group", name="n", policy="affinity"),
+    "GET /v2.1/os-hypervisors/{hypervisor_id}": lambda w: Ask(at={"hypervisor_id": w.host_id}),
+    "GET /v2.1/os-hypervisors/{hypervisor_id}/search": lambda w: Ask(at={"hypervisor_id": w.host}),
+    "GET /v2.1/os-hypervisors/{hypervisor_id}/servers": lambda w: Ask(at={"hypervisor_id": w.host}),
+    "PUT /v2.1/os-services/{service_id} (-2.52)": lambda w: Ask(
+        {"host": w.host, "binary": "nova-compute"}, at={"service_id": "enable"}
+    ),
+    "PUT /v2.1/os-services/{service_id} (2.53-)": _body(status="enabled"),
+    "POST /v2.1/os-aggregates": _of("aggregate", name="n"),
+    f"PUT {_A}": _of("aggregate", name="n"),
+    f"POST {_A}/action [add_host]": lambda w: Ask({"add_host": {"host": w.host}}),
+    f"POST {_A}/action [remove_host]": lambda w: Ask(
+        {"remove_host": {"host": w.host}}, at={"aggregate_id": w.full_aggregate}
+    ),
+    f"POST {_A}/action [set_metadata]": _of("set_metadata", metadata={"a": "b"}),
+}
+
+NETWORK: dict[str, Make] = {
+    "POST /v2.0/networks": _of("network", name="n"),
+    "PUT /v2.0/networks/{id}": _of("network", name="n"),
+    "DELETE /v2.0/networks/{id}": lambda w: Ask(at={"id": w.empty_network}),
+    "POST /v2.0/subnets": lambda w: Ask(
+        {"subnet": {"network_id": w.network, "cidr": "10.8.0.0/24", "ip_version": 4}}
+    ),
+    "DELETE /v2.0/subnets/{id}": lambda w: Ask(at={"id": w.empty_subnet}),
+    "PUT /v2.0/subnets/{id}": _of("subnet", name="n"),
+    "POST /v2.0/ports": lambda w: Ask({"port": {"network_id": w.network}}),
+    "PUT /v2.0/ports/{id}": _of("port", name="n"),
+    "POST /v2.0/security-groups": _of("security_group", name="n"),
+    "PUT /v2.0/security-groups/{id}": _of("security_group", name="n"),
+    "POST /v2.0/security-group-rules": lambda w: Ask(
+        {"security_group_rule": {"security_group_id": w.group, "direction": "egress", "protocol": "udp"}}
+    ),
+    "PUT /v2.0/quotas/{id}": _of("quota", port=100),
+    **{
+        f"PUT /v2.0/{plural}/{{id}}/tags": _body(tags=["a"])
+        for plural in ("networks", "subnets", "ports", "security-groups")
+    },
+}
+
+_P = "/resource_providers/{uuid}"
+_SPARE: Make = lambda w: Ask(at={"uuid": w.spare})  # noqa: E731
+
+
+def _claim(**more: Any) -> Make:
+    def make(world: World) -> Ask:
+        resources = {world.host_id: {"resources": {"VCPU": 1}}}
+        claim = {"project_id": world.project, "user_id": "u", "allocations": resources, **more}
+        return Ask(claim, at={"consumer": _CONSUMER})
+
+    return make
+
+
+def _claims(**more: Any) -> Make:
+    return lambda world: Ask({_CONSUMER: _claim(**more)(world).body})
+
+
+def _old_claim(**more: Any) -> Make:
+    def make(world: World) -> Ask:
+        allocation = {"resource_provider": {"uuid": world.host_id}, "resources": {"VCPU": 1}}
+        return Ask({"allocations": [allocation], **more}, at={"consumer": _CONSUMER})
+
+    return make
+
+
+_CONSUMER = "7d6f1d33-2f3c-4d8e-9f57-6f1f6a5c1b11"
+_NEW: Any = {"consumer_generation": None}
+_TYPED: Any = {**_NEW, "consumer_type": "INSTANCE"}
+_INVENTORY = {"resource_provider_generation": 1, "total": 4}
+
+PLACEMENT: dict[str, Make] = {
+    "POST /resource_classes (1.2-)": _body(name="CUSTOM_NEW"),
+    "PUT /resource_classes/{name} (1.2-1.6)": _body(name="CUSTOM_NEW"),
+    "POST /resource_providers (-1.13)": _body(name="n"),
+    "POST /resource_providers (1.14-)": _body(name="n"),
+    f"PUT {_P} (-1.13)": lambda w: Ask({"name": "n"}, at={"uuid": w.spare}),
+    f"PUT {_P} (1.14-)": lambda w: Ask({"name": "n"}, at={"uuid": w.spare}),
+    f"DELETE {_P}": _SPARE,
+    f"POST {_P}/inventories": lambda w: Ask({"resource_class": "VCPU", "total": 4}, at={"uuid": w.spare}),
+    f"PUT {_P}/inventories": lambda w: Ask(
+        {"resource_provider_generation": 0, "inventories": {}}, at={"uuid": w.spare}
+    ),
+    f"DELETE {_P}/inventories (1.5-)": _SPARE,
+    f"PUT {_P}/inventories/{{resource_class}}": lambda w: Ask(
+        _INVENTORY, at={"uuid": w.stocked, "resource_class": "VCPU"}
+    ),
+    f"DELETE {_P}/inventories/{{resource_class}}": lambda w: Ask(
+        at={"uuid": w.stocked, "resource_class": "VCPU"}
+    ),
+    f"PUT {_P}/aggregates (1.1-1.18)": lambda w: Ask([], at={"uuid": w.spare}),
+    f"PUT {_P}/aggregates (1.19-)": lambda w: Ask(
+        {"aggregates": [], "resource_provider_generation": 0}, at={"uuid": w.spare}
+    ),
+    f"PUT {_P}/traits (1.6-)": lambda w: Ask(
+        {"traits": [], "resource_provider_generation": 0}, at={"uuid": w.spare}
+    ),
+    f"DELETE {_P}/traits (1.6-)": _SPARE,
+    "POST /allocations (1.13-1.27)": _claims(),
+    "POST /allocations (1.28-1.33)": _claims(**_NEW),
+    "POST /allocations (1.34-1.37)": _claims(**_NEW),
+    "POST /allocations (1.38-)": _claims(**_TYPED),
+    "PUT /allocations/{consumer} (-1.7)": _old_claim(),
+    "PUT /allocations/{consumer} (1.8-1.11)": _old_claim(project_id="p", user_id="u"),
+    "PUT /allocations/{consumer} (1.12-1.27)": _claim(),
+    "PUT /allocations/{consumer} (1.28-1.33)": _claim(**_NEW),
+    "PUT /allocations/{consumer} (1.34-1.37)": _claim(**_NEW),
+    "PUT /allocations/{consumer} (1.38-)": _claim(**_TYPED),
+    "GET /allocation_candidates (1.10-)": lambda _: Ask(query="resources=VCPU:1"),
+    "GET /usages (1.9-)": lambda w: Ask(query=f"project_id={w.project}"),
+    "POST /reshaper (1.30-1.33)": _body(inventories={}, allocations={}),
+    "POST /reshaper (1.34-1.37)": _body(inventories={}, allocations={}),
+    "POST /reshaper (1.38-)": _body(inventories={}, allocations={}),
+}
+
+OURS: dict[str, Make] = {
+    "POST /moorage/v1/operations/{operation_id}/resume": lambda w: Ask(at={"operation_id": w.stuck}),
+    "POST /moorage/v1/hosts/{name}/token": lambda w: Ask(at={"name": w.host}),
+    "POST /agent/v1/enroll": lambda w: Ask(
+        {"token": w.token, "credential": "c" * 43, "name": "new-host", "protocol": 3, "agent_version": "1"}
+    ),
+    "GET /agent/v1/commands": lambda _: Ask(query="wait=0"),
+    "POST /agent/v1/results": _body(),
+    "POST /agent/v1/events": _body(),
+    "POST /agent/v1/report": lambda _: Ask(
+        {
+            "vcpus": 64,
+            "memory_mb": 262144,
+            "disk_gb": 4000,
+            "hypervisor_type": "simulated",
+            "hypervisor_version": 1,
+            "cpu_arch": "x86_64",
+            "datapath": "simulated",
+            "protocol": 3,
+            "agent_version": "1",
+        }
+    ),
+}
+
+ASKS: Mapping[str, Make] = {**COMPUTE, **NETWORK, **PLACEMENT, **OURS}
+
+
+def ask_of(world: World, row: Row) -> Ask:
+    """The row of the tables above for an endpoint; names of rows that hold for every version leave the versions out."""
+    name = row.name.partition(" ")[2]
+    make = ASKS.get(name) or ASKS.get(name.partition(" (")[0])
+    return make(world) if make is not None else Ask()
+
+
+def prepare(world: World, row: Row) -> Sent:
+    """The request for an endpoint."""
+    ask = ask_of(world, row)
+    path = row.path
+    for name, value in ask.at.items():
+        path = path.replace(f"{{{name}}}", value)
+    url = world.path(row.port, path) + (f"?{ask.query}" if ask.query else "")
+    return Sent(row.endpoint.method, url, row.headers, ask.body, ask.undone)

@@ -1,0 +1,39 @@
+"""A database whose transactions come to nothing while a switch is on: a request is really answered and changes nothing.
+
+with undoing():
+    await app(scope, receive, send)   # every statement ran, and was rolled back at the end
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+
+from moorage.store.database import Database, Tx
+
+_undo: ContextVar[bool] = ContextVar("undo", default=False)
+
+
+class _Undone(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def undoing() -> Iterator[None]:
+    """Transactions of this task are rolled back at their end; those of others are not."""
+    token = _undo.set(True)
+    try:
+        yield
+    finally:
+        _undo.reset(token)
+
+
+class UndoDatabase(Database):
+    """A database that obeys ``undoing``."""
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Tx]:
+        with contextlib.suppress(_Undone):
+            async with super().transaction() as tx:
+                yield tx
+                if _undo.get():
+                    raise _Undone
