@@ -119,6 +119,9 @@ class AgentLink:
         )
         assert row is not None
         command_id, seq = row[0], row[1]
+        log.info(
+            "command.queued", command_id=command_id, operation_id=operation, step=step, kind=kind, host=host
+        )
         if local:
             command = Command(
                 id=command_id,

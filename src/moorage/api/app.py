@@ -5,6 +5,7 @@ rather than a stack of middlewares: one function shows what happens to a request
 """
 
 import re
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,6 +37,7 @@ from moorage.core.log import get_logger
 
 log = get_logger(__name__)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+_READS = frozenset({"GET", "HEAD"})
 _REQUEST_ID = re.compile(r"^req-[0-9a-f-]{36}$")
 
 
@@ -84,7 +86,7 @@ class Api:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        request_id = f"req-{new_id()}"
+        request_id, began = f"req-{new_id()}", time.perf_counter()
         passage = passage_of(scope)
         passage.api = self.name
         with structlog.contextvars.bound_contextvars(request_id=request_id, **_caller_id(headers)):
@@ -105,6 +107,21 @@ class Api:
                     InternalError(f"Unexpected fault; the log has it as {request_id}."), request_id
                 )
             await self._send(send, scope["method"], status, body, extra, version, request_id)
+            self._log(scope["method"], passage, status, time.perf_counter() - began)
+
+    def _log(self, method: str, passage: Passage, status: int, seconds: float) -> None:
+        # Reads are many and change nothing; what agents send is logged as what it means. The table's path is logged,
+        # not the client's: that one may hold anything.
+        quiet = status < 500 and (method in _READS or self.name == "agent")
+        say = log.debug if quiet else log.info
+        say(
+            "request.answered",
+            api=self.name,
+            method=method,
+            route=passage.route,
+            status=status,
+            seconds=round(seconds, 4),
+        )
 
     async def _answer(
         self,
@@ -129,7 +146,7 @@ class Api:
             raw_path=scope["path"],
             policies=self.policies,
         )
-        raw = await self._body(receive, headers, passage) if scope["method"] not in ("GET", "HEAD") else b""
+        raw = await self._body(receive, headers, passage) if scope["method"] not in _READS else b""
         endpoint = rows[0]
         if len(rows) == 1 and endpoint.action is None:
             self._authorize(endpoint, context)

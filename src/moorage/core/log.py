@@ -1,4 +1,8 @@
-"""Structured logs: an event name and key=value pairs; request and operation ids come from the context."""
+"""Structured logs: an event name and key=value pairs.
+
+Ids come from the context: ``request_id`` of the request that is answered, or that began the operation which is driven,
+and ``operation_id`` while one is driven. So one search for a request's id finds what it led to.
+"""
 
 import logging
 import sys
@@ -26,7 +30,12 @@ def configure(*, level: str = "INFO", json: bool = False, stream: TextIO = sys.s
         else structlog.dev.ConsoleRenderer(colors=stream.isatty(), pad_event_to=0)
     )
     structlog.configure(
-        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        # First, so that a line that is not wanted costs next to nothing.
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_SHARED,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,

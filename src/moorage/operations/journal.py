@@ -13,6 +13,7 @@ import structlog
 from sqlalchemy.dialects.postgresql import insert
 
 from moorage.core.ids import new_id
+from moorage.core.log import get_logger
 from moorage.operations.definition import Definition
 from moorage.operations.model import READY, RUNNING, STUCK, WAITING, Event, FencedOut, Operation
 from moorage.operations.tables import operation_steps, operations
@@ -20,6 +21,7 @@ from moorage.store.database import Tx
 from moorage.store.schema import Json, Timestamp
 from moorage.store.statement import Statement, text_param, texts_param
 
+log = get_logger(__name__)
 CHANNEL = "operations"
 _NOTIFY = sa.func.pg_notify(CHANNEL, "").cast(sa.Text)
 # Written into the statements as literals, so that the partial indexes fit.
@@ -223,6 +225,7 @@ async def submit(tx: Tx, definition: Definition, *, subject: str, params: Mappin
         refusals=[],
         request_id=bound.get("request_id"),
     )
+    log.info("operation.submitted", operation_id=operation_id, kind=definition.kind, subject=subject)
     return operation_id
 
 

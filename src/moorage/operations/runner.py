@@ -110,6 +110,7 @@ class Runner:
         with structlog.contextvars.bound_contextvars(**bound):
             try:
                 await drive(self.environment, op)
+                log.info("operation.recorded", kind=op.kind, state=op.state, step=op.step)
             except FencedOut:
                 log.info("operation.fenced_out", kind=op.kind, step=op.step)
             except Crash:

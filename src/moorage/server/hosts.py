@@ -8,6 +8,7 @@ from moorage.compute import server_state
 from moorage.compute.operations.lifecycle import subject
 from moorage.compute.states import Vm
 from moorage.core.clock import iso
+from moorage.core.log import get_logger
 from moorage.network.http.common import HostAgent
 from moorage.network.model import Port
 from moorage.network.service import NetworkService
@@ -18,6 +19,8 @@ from moorage.placement.service import PlacementService
 from moorage.store.database import Tx
 from moorage.store.signals import Signals
 from moorage.wire.messages import Event, HostReport, Result
+
+log = get_logger(__name__)
 
 
 class Ratios(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +72,13 @@ class HostEvents:
 
     async def on_result(self, tx: Tx, result: Result) -> None:
         """A command's end goes to who waits for it: a request, or an operation."""
+        log.info(
+            "command.ended",
+            command_id=result.command_id,
+            operation_id=result.operation,
+            step=result.step,
+            outcome=result.outcome,
+        )
         if await self._calls.on_result(tx, result):
             return
         error = {"code": result.error.code, "message": result.error.message} if result.error else None
