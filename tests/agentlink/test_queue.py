@@ -7,6 +7,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from moorage.agentlink.registry import GUESTS_CHANNEL
 from moorage.store.errors import ForeignKeyViolation
 from moorage.wire.coding import decode_commands, encode
 from moorage.wire.messages import DestroyGuest, HostReport, Result, StartGuest, Uplink
@@ -338,6 +339,61 @@ async def test_a_heartbeat_with_nothing_new_moves_last_seen_by_one_statement_for
     await server.link.registry._touch()
     async with server.database.read() as tx:
         assert all(h.up(60) for h in await server.link.registry.hosts(tx))
+
+
+async def test_what_a_host_told_another_process_is_compared_with_the_row(server, database_url):
+    client = await joined(server, "h1")
+    async with AgentServer(database_url) as other:
+        elsewhere = Client(other)
+        elsewhere.credential = client.credential
+        first, second = (
+            report(vcpus=4),
+            report(vcpus=8, guests=[{"server_id": "g", "power_state": "running"}]),
+        )
+
+        async def row():
+            await server.link.registry._touch()
+            async with server.database.read() as tx:
+                return (await server.link.registry.host(tx, "h1")).report()
+
+        await client.request("POST", "/report", first)
+        await elsewhere.request("POST", "/report", second)
+        assert await row() == second
+        # To this process it is what it heard last; the row is another's, and is written again.
+        await client.request("POST", "/report", first)
+        assert await row() == first
+        # Written once: what is repeated now is the row's own, and only moves last_seen.
+        assert [r.vcpus for _, r in server.reports] == [4, 4]
+        await client.request("POST", "/report", first)
+        assert await row() == first
+        assert [r.vcpus for _, r in server.reports] == [4, 4]
+
+
+async def test_a_guest_that_runs_no_longer_is_told(server):
+    client = await joined(server, "h1")
+    told, later = server.signals.subscribe(GUESTS_CHANNEL), server.signals.subscribe("later")
+
+    # Both are woken once when listening begins.
+    assert await told.wait(20)
+    assert await later.wait(20)
+
+    async def heard():
+        """Whether a signal came before one that is sent now."""
+        async with server.database.transaction() as tx:
+            await tx.notify("later")
+        assert await later.wait(20)
+        return await told.wait(0)
+
+    async def said(*states):
+        guests = [{"server_id": f"g{n}", "power_state": state} for n, state in enumerate(states)]
+        await client.request("POST", "/report", report(guests=guests))
+
+    await said("running", "running")
+    await said("running", "running", "running")
+    assert not await heard()
+    for fewer in (("running", "shutdown", "running"), ("running", "shutdown")):
+        await said(*fewer)
+        assert await heard()
 
 
 async def test_disabling_a_host_keeps_the_reason(server):

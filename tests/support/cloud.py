@@ -86,6 +86,7 @@ async def running_cloud(
     behaviour: Behaviour | None = None,
     faults: Faults | None = None,
     fuse: bool = True,
+    heartbeat: float = 10.0,
     **overrides: Any,
 ) -> AsyncIterator[TestCloud]:
     conf = config.load(
@@ -109,7 +110,7 @@ async def running_cloud(
     wanted = list(many_hosts(hosts)) if isinstance(hosts, int) else hosts
     async with database.transaction() as tx:
         token = await cloud.link.registry.create_token(tx, uses=len(wanted) + 1)
-    fleet = Fleet(cloud.url("compute"), wanted, token=token, behaviour=behaviour)
+    fleet = Fleet(cloud.url("compute"), wanted, token=token, behaviour=behaviour, heartbeat=heartbeat)
     try:
         await fleet.start()
         await reported(cloud, len(wanted))

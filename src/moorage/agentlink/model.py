@@ -42,6 +42,19 @@ class Host(msgspec.Struct, frozen=True):
         return msgspec.convert({**self.facts, "guests": self.guests}, HostReport)
 
 
+class Reported(msgspec.Struct, frozen=True):
+    """A report as it was written: ``at`` names this state of the row; what it differs in from the one before."""
+
+    at: datetime
+    new_facts: bool
+    guests_before: list[dict[str, Any]]
+
+    def lost(self, report: HostReport) -> set[str]:
+        """Guests that ran by the report before, and do not by this one."""
+        ran = {g["server_id"] for g in self.guests_before if g["power_state"] == "running"}
+        return ran - {g.server_id for g in report.guests if g.power_state == "running"}
+
+
 class QueuedCommand(msgspec.Struct, frozen=True):
     """A command row as it is delivered."""
 

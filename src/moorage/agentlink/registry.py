@@ -6,7 +6,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -31,6 +31,8 @@ from moorage.wire.protocol import OLDEST, PROTOCOL
 
 log = get_logger(__name__)
 HOSTS_CHANNEL = "hosts"
+GUESTS_CHANNEL = "guests"
+"""Notified when a host reports that a guest no longer runs."""
 OnReport = Callable[[Tx, str, HostReport], Awaitable[None]]
 
 _KNOWN_FOR = 60.0
@@ -42,14 +44,15 @@ class Registry:
     """The hosts of the cloud.
 
     ``on_report(tx, host, report)`` is called in the transaction that stores a report: the first one of a host
-    that this process sees, and each one whose facts (all but the guests) differ from the one before.
+    that this process sees, and each one whose facts (all but the guests) differ from those of the row.
     """
 
     def __init__(self, database: Database, on_report: OnReport | None = None) -> None:
         self.on_report = on_report
         self._database = database
         self._known: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
-        self._reports: dict[str, HostReport] = {}
+        # The last report of each host that came here, and the state of its row once it was written.
+        self._reports: dict[str, tuple[HostReport, datetime]] = {}
         self._touched: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -133,17 +136,18 @@ class Registry:
     # --- reports -----------------------------------------------------------------------------------------------
 
     async def report(self, host: str, report: HostReport) -> None:
-        """A heartbeat. One that says nothing new costs no statement of its own: see ``_touch``."""
+        """A heartbeat. One that repeats the last one costs no statement of its own: see ``_touch``."""
         last = self._reports.get(host)
-        if last == report:
+        if last is not None and last[0] == report:
             self._touched.add(host)
-            return
-        bare = msgspec.structs.replace(report, guests=())
-        changed = last is None or msgspec.structs.replace(last, guests=()) != bare
-        facts = plain(bare)
+        else:
+            await self._store(host, report)
+
+    async def _store(self, host: str, report: HostReport) -> None:
+        facts = plain(report)
         del facts["guests"]
         async with self._database.transaction() as tx:
-            await sql.REPORT.run(
+            written = await sql.REPORT.one(
                 tx,
                 name=host,
                 facts=facts,
@@ -152,11 +156,13 @@ class Registry:
                 protocol=report.protocol,
                 agent_version=report.agent_version,
             )
-            if changed:
+            if written.new_facts or host not in self._reports:
                 if self.on_report is not None:
                     await self.on_report(tx, host, report)
                 await tx.notify(HOSTS_CHANNEL)
-        self._reports[host] = report
+            if written.lost(report):
+                await tx.notify(GUESTS_CHANNEL)
+        self._reports[host] = (report, written.at)
 
     async def _touch_loop(self) -> None:
         while True:
@@ -167,10 +173,16 @@ class Registry:
                 log.warning("hosts.touch_failed", error=error.message)
 
     async def _touch(self) -> None:
+        """The hosts that repeated themselves were seen. Where the row says otherwise by now (the host spoke to another
+        process in between, or somebody changed the row), what they repeated is written again.
+        """
         names, self._touched = sorted(self._touched), set()
-        if names:
-            async with self._database.transaction() as tx:
-                await sql.TOUCH.run(tx, names=names)
+        if not names:
+            return
+        async with self._database.transaction() as tx:
+            touched = await sql.TOUCH.all(tx, names=names, ats=[self._reports[name][1] for name in names])
+        for name in set(names) - {row[0] for row in touched}:
+            await self._store(name, self._reports[name][0])
 
     # --- reading and ruling ------------------------------------------------------------------------------------
 

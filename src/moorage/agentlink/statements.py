@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert
 
-from moorage.agentlink.model import EndedCommand, Host, QueuedCommand
+from moorage.agentlink.model import EndedCommand, Host, QueuedCommand, Reported
 from moorage.agentlink.tables import commands, enrollment_tokens, host_credentials, hosts
 from moorage.store.schema import Json, Timestamp
 from moorage.store.statement import Statement, text_param, texts_param
@@ -144,9 +144,17 @@ SET_DISABLED = Statement(
     .returning(hosts),
     row=Host,
 )
-REPORT: Statement[object] = Statement(
-    sa.update(hosts)
+# UPDATE hosts .. FROM (SELECT .. FROM hosts WHERE name = .. FOR UPDATE) before: the row is what a report is compared
+# with, as the one before may have come through another process.
+_before = (
+    sa.select(hosts.c.name, hosts.c.facts, hosts.c.guests)
     .where(hosts.c.name == text_param("name"))
+    .with_for_update()
+    .subquery("before")
+)
+REPORT = Statement(
+    sa.update(hosts)
+    .where(hosts.c.name == _before.c.name)
     .values(
         facts=_param("facts", Json()),
         guests=_param("guests", Json()),
@@ -156,10 +164,39 @@ REPORT: Statement[object] = Statement(
         last_seen=_now,
         updated_at=_now,
     )
+    .returning(
+        hosts.c.updated_at.label("at"),
+        _before.c.facts.is_distinct_from(hosts.c.facts).label("new_facts"),
+        _before.c.guests.label("guests_before"),
+    ),
+    row=Reported,
 )
-TOUCH: Statement[object] = Statement(
-    sa.update(hosts).where(hosts.c.name == sa.any_(texts_param("names"))).values(last_seen=_now)
+# Only rows that are as this process left them: what it has not written, it cannot repeat.
+_kept = (
+    sa.func.unnest(texts_param("names"), sa.bindparam("ats", type_=postgresql.ARRAY(Timestamp)))
+    .table_valued("name", "at")
+    .render_derived(name="kept")
 )
+TOUCH: Statement[tuple[str]] = Statement(
+    sa.update(hosts)
+    .where(hosts.c.name == _kept.c.name, hosts.c.updated_at == _kept.c.at)
+    .values(last_seen=_now)
+    .returning(hosts.c.name)
+)
+
+# --- what other domains join with ------------------------------------------------------------------------------
+
+_guest = (
+    sa.func.jsonb_to_recordset(hosts.c.guests)
+    .table_valued(sa.column("server_id", sa.Text), sa.column("power_state", sa.Text))
+    .render_derived(name="guest", with_types=True)
+)
+GUESTS = sa.select(hosts.c.name.label("host"), _guest.c.server_id, _guest.c.power_state).select_from(
+    hosts.join(_guest, sa.true())
+)
+"""Every guest of every host's last report."""
+LAST_REPORTS = sa.select(hosts.c.name.label("host"), hosts.c.last_seen).where(hosts.c.facts.is_not(None))
+"""When each host was last heard of, with that report."""
 
 # --- credentials and tokens ------------------------------------------------------------------------------------
 

@@ -3,16 +3,17 @@
 Every mutating request records an action in its own transaction; operations add events to it.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from moorage.api.context import RequestContext
-from moorage.compute.model import Action, ActionEvent
+from moorage.compute.model import Action, ActionEvent, Server
 from moorage.compute.tables import instance_action_events as events
 from moorage.compute.tables import instance_actions as actions
 from moorage.store.database import Tx
-from moorage.store.statement import Statement, query, text_param
+from moorage.store.statement import Statement, query, text_param, texts_param
 
 _START = Statement(
     sa.insert(actions)
@@ -73,6 +74,35 @@ _FINISH = Statement(
     )
 )
 
+# WITH acted AS (INSERT one action for each of ``servers``) INSERT one event that has ended for each action
+_told = (
+    sa.func.unnest(texts_param("servers"), texts_param("hosts"))
+    .table_valued("server_id", "host")
+    .render_derived(name="told")
+)
+_acted = (
+    sa.insert(actions)
+    .from_select(
+        ["server_id", "action", "request_id", "updated_at"],
+        sa.select(_told.c.server_id, text_param("action"), text_param("request_id"), sa.func.now()),
+    )
+    .returning(actions.c.id, actions.c.server_id)
+    .cte("acted")
+)
+_HAPPENED = Statement(
+    sa.insert(events).from_select(
+        ["action_id", "event", "host", "result", "details", "finish_time"],
+        sa.select(
+            _acted.c.id,
+            text_param("event"),
+            _told.c.host,
+            sa.literal_column("'Success'"),
+            text_param("details"),
+            sa.func.now(),
+        ).where(_acted.c.server_id == _told.c.server_id),
+    )
+)
+
 _BY_REQUEST = Statement(
     sa.select(actions)
     .where(actions.c.server_id == text_param("server_id"), actions.c.request_id == text_param("request_id"))
@@ -125,6 +155,21 @@ async def event_finished(
         result="Success" if error is None else "Error",
         details=error,
         host=host,
+    )
+
+
+async def happened(
+    tx: Tx, servers: Sequence[Server], *, action: str, event: str, request_id: str, details: str
+) -> None:
+    """Record what nobody asked for: an action of nobody for each server, with an event that has ended."""
+    await _HAPPENED.run(
+        tx,
+        servers=[server.id for server in servers],
+        hosts=[server.host for server in servers],
+        action=action,
+        event=event,
+        request_id=request_id,
+        details=details,
     )
 
 

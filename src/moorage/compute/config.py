@@ -30,6 +30,19 @@ def options() -> list[Group]:
         cfg.IntOpt(
             "max_servers_per_request", default=1000, min=1, help="Most servers that one request may create."
         ),
+        cfg.FloatOpt(
+            "power_sync_interval",
+            default=60.0,
+            min=0.1,
+            help="Seconds between comparisons of ACTIVE servers with the guests that hosts report, without a signal.",
+        ),
+        cfg.FloatOpt(
+            "power_sync_grace",
+            default=60.0,
+            min=0.0,
+            help="Seconds that a server must have been ACTIVE before its host's report counts against it. More than "
+            "a report can be on its way.",
+        ),
     ]
     quota: list[cfg.Opt] = [
         cfg.IntOpt(name, default=default, min=-1, help=f"Default limit: {text}.")

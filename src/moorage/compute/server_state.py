@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from moorage.agentlink.statements import GUESTS, LAST_REPORTS
 from moorage.compute.errors import ServerLocked, ServerNotFound, ServerWrongState
 from moorage.compute.model import Server
 from moorage.compute.states import Power, Task, Vm
@@ -58,6 +59,31 @@ _RUNNING = _update(
 )
 _STOPPED = _update(
     sa.and_(_live, _kept), vm_state=Vm.STOPPED, task_state=None, power_state=int(Power.SHUTDOWN), fault=None
+)
+_ended = sa.and_(
+    servers.c.deleted_at.is_(None), servers.c.vm_state == Vm.ACTIVE, servers.c.task_state.is_(None)
+)
+_OFF: dict[str, Any] = {"vm_state": Vm.STOPPED, "power_state": int(Power.SHUTDOWN)}
+_GUEST_ENDED = _update(sa.and_(_here, _ended, servers.c.host == text_param("host")), **_OFF)
+
+# ACTIVE and idle for longer than ``grace`` when its host last spoke, and the host has no guest that is on:
+# UPDATE servers FROM hosts' last reports WHERE NOT EXISTS (a guest of it there that is on)
+_heard = LAST_REPORTS.subquery("heard")
+_on = GUESTS.subquery("guests")
+_GUESTS_LOST = _update(
+    sa.and_(
+        _ended,
+        servers.c.host == _heard.c.host,
+        sa.func.coalesce(servers.c.updated_at, servers.c.created_at)
+        < _heard.c.last_seen
+        - sa.func.make_interval(0, 0, 0, 0, 0, 0, sa.bindparam("grace", type_=sa.Double())),
+        ~sa.exists().where(
+            _on.c.host == servers.c.host,
+            _on.c.server_id == servers.c.id,
+            _on.c.power_state.not_in(("shutdown", "crashed")),
+        ),
+    ),
+    **_OFF,
 )
 _FAILED = _update(
     _live,
@@ -174,6 +200,20 @@ async def running(tx: Tx, server_id: str) -> Server | None:
 async def stopped(tx: Tx, server_id: str) -> Server | None:
     """SHUTOFF and idle; None where the server is being deleted."""
     return await _STOPPED.first(tx, id=server_id)
+
+
+async def guest_ended(tx: Tx, server_id: str, *, host: str) -> Server | None:
+    """SHUTOFF: the guest went off by itself on ``host``; None where the server is elsewhere, busy or not ACTIVE."""
+    return await _GUEST_ENDED.first(tx, id=server_id, host=host)
+
+
+async def guests_lost(tx: Tx, *, grace: float) -> list[Server]:
+    """SHUTOFF for every ACTIVE server whose guest is off, or gone, by what its host last said.
+
+    ``grace``: seconds that a server must have been ACTIVE and idle when the host last spoke. A report takes a while on
+    its way, and one made before the guest was there must not count against it.
+    """
+    return await _GUESTS_LOST.all(tx, grace=grace)
 
 
 async def failed(tx: Tx, server_id: str, why: dict[str, Any], *, unplace: bool = False) -> Server | None:

@@ -29,6 +29,7 @@ from moorage.compute.operations import DEFINITIONS
 from moorage.compute.operations.directory import Directory
 from moorage.compute.operations.lifecycle import OperationLifecycle
 from moorage.compute.operations.services import OperationSettings, Services
+from moorage.compute.power_sync import PowerSync
 from moorage.compute.service import ComputeService
 from moorage.core.log import get_logger
 from moorage.keepers import Keeper
@@ -140,6 +141,10 @@ class Cloud:
         self.housekeeping = Keeper(
             database, self.signals, Housekeeping(database, self.link, self.placement, keep_changes=keep)
         )
+        sync = PowerSync(
+            database, interval=conf.compute.power_sync_interval, grace=conf.compute.power_sync_grace
+        )
+        self.power_sync = Keeper(database, self.signals, sync)
         hosts = HostAuthenticator(self.link.registry)
         self._proxy = ImageProxy(database, hosts, self._token, identity.image_url)
         self.agent_app = Router(
@@ -186,6 +191,7 @@ class Cloud:
         self._tasks.append(asyncio.create_task(self.placement.follower.run(), name="placement-follower"))
         await self.runner.start()
         await self.housekeeping.start()
+        await self.power_sync.start()
         for name, app in self.apps.items():
             self.ports[name] = self.listeners.add(app, conf.listen, conf[f"{name}_port"])
         await self.listeners.start()
@@ -210,6 +216,7 @@ class Cloud:
         await closing
 
     async def _end(self) -> None:
+        await self.power_sync.stop()
         await self.housekeeping.stop()
         await self.ovn.stop()
         await self.directory.stop()

@@ -4,9 +4,8 @@ import msgspec
 
 from moorage.agentlink.calls import Calls
 from moorage.agentlink.service import AgentLink
-from moorage.compute import server_state
+from moorage.compute import power_sync
 from moorage.compute.operations.lifecycle import subject
-from moorage.compute.states import Vm
 from moorage.core.clock import iso
 from moorage.core.log import get_logger
 from moorage.network.http.common import HostAgent
@@ -102,7 +101,7 @@ class HostEvents:
             case "port.unplugged":
                 await self._network.port_down(tx, event.data["port_id"], host)
             case "guest.power" if event.data.get("power_state") in ("shutdown", "crashed"):
-                await _guest_ended(tx, event.data["server_id"], host)
+                await power_sync.guest_ended(tx, event.data["server_id"], host)
             case _:
                 return
         tx.on_commit(self._wake)
@@ -134,15 +133,3 @@ class HostEvents:
 
     def _wake(self) -> None:
         self._signals.wake(CHANNEL)
-
-
-async def _guest_ended(tx: Tx, server_id: str, host: str) -> None:
-    # A guest that powered itself off: the server is SHUTOFF, as upstream's periodic sync would have it.
-    server = await server_state.get(tx, server_id)
-    if (
-        server is not None
-        and server.host == host
-        and server.vm_state == Vm.ACTIVE
-        and server.task_state is None
-    ):
-        await server_state.stopped(tx, server_id)

@@ -196,7 +196,7 @@ class DestroyGuest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartGuest(msgspec.Struct, frozen=True, kw_only=True):
-    """guest.start: power on."""
+    """guest.start: power on a guest that the host has. Sent by control planes up to 0.1; newer ones repeat guest.spawn."""
 
     server_id: str
 

@@ -1,33 +1,38 @@
 """server.start, server.stop, server.reboot: one command, then the state it leads to."""
 
 from moorage.compute import actions, server_state
+from moorage.compute.model import Server
+from moorage.compute.operations import spawn
 from moorage.compute.operations.services import Services
 from moorage.core.errors import Conflict
 from moorage.operations import Command, Step, local, operation, remote
-from moorage.wire.messages import RebootGuest, StartGuest, StopGuest
+from moorage.wire.messages import RebootGuest, StopGuest
 
 
-async def _host(step: Step, event: str) -> str:
+async def _placed(step: Step, event: str) -> tuple[Server, str]:
     p = step.params
     await actions.event_started(step.tx, p["server_id"], p["request_id"], event)
     server = await server_state.get(step.tx, p["server_id"])
     if server is None or server.host is None:
         raise Conflict("the server is on no host", code="compute.no_host")
-    return server.host
+    return server, server.host
 
 
 async def start_guest(step: Step) -> Command:
-    """Power on."""
+    """Power on. A guest that its host has lost is built again from its image, on the ports it has."""
     app: Services = step.app
-    host = await _host(step, "compute_start_instance")
-    payload = StartGuest(server_id=step.params["server_id"])
-    return Command(host, "guest.start", payload, app.settings.command_timeout)
+    server, host = await _placed(step, "compute_start_instance")
+    vifs = await app.network.bind_ports(
+        step.tx, server_id=server.id, host=host, zone=app.directory.zone_of(host)
+    )
+    payload = spawn.payload(server, vifs, app.settings)
+    return Command(host, "guest.spawn", payload, app.settings.command_timeout)
 
 
 async def stop_guest(step: Step) -> Command:
     """Ask the guest to power off; pull the plug when it does not."""
     app: Services = step.app
-    host = await _host(step, "compute_stop_instance")
+    _, host = await _placed(step, "compute_stop_instance")
     payload = StopGuest(server_id=step.params["server_id"])
     return Command(host, "guest.stop", payload, app.settings.command_timeout)
 
@@ -35,7 +40,7 @@ async def stop_guest(step: Step) -> Command:
 async def reboot_guest(step: Step) -> Command:
     """Restart."""
     app: Services = step.app
-    host = await _host(step, "compute_reboot_instance")
+    _, host = await _placed(step, "compute_reboot_instance")
     payload = RebootGuest(server_id=step.params["server_id"], hard=step.params["hard"])
     return Command(host, "guest.reboot", payload, app.settings.command_timeout)
 
