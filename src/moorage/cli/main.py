@@ -6,8 +6,8 @@ moment.
 
 import asyncio
 import contextlib
+import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from moorage.cli.client import Control
+from moorage.cli.failures import failing
+from moorage.cli.simulate import simulate
 from moorage.core import config as core_config
 from moorage.core import log
-from moorage.core.errors import MoorageError
 from moorage.lab.commands import app as lab_app
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ db = typer.Typer(help="The database's schema.", no_args_is_help=True)
 config = typer.Typer(help="Configuration.", no_args_is_help=True)
 host = typer.Typer(help="Hosts and their agents.", no_args_is_help=True)
 server = typer.Typer(help="Servers, beyond what `openstack server` shows.", no_args_is_help=True)
+placement = typer.Typer(help="What placement knows.", no_args_is_help=True)
 operations = typer.Typer(help="Long work: what is under way, and what is stuck.", no_args_is_help=True)
 for name, group in (
     ("db", db),
@@ -40,9 +42,11 @@ for name, group in (
     ("host", host),
     ("server", server),
     ("operations", operations),
+    ("placement", placement),
     ("lab", lab_app),
 ):
     app.add_typer(group, name=name)
+app.command()(simulate)
 
 ConfigFiles = Annotated[
     list[Path] | None, typer.Option("--config-file", help="Configuration; may be given several times.")
@@ -56,15 +60,6 @@ def load(files: list[Path] | None) -> Any:
     from moorage.server.options import options  # noqa: PLC0415  see the module's text
 
     return core_config.load(options(), files=[str(f) for f in files or ()])
-
-
-def failing(action: Callable[[], Any]) -> Any:
-    """Run; a known failure becomes one line and exit status 1."""
-    try:
-        return action()
-    except MoorageError as error:
-        typer.echo(f"moorage: {error.message}", err=True)
-        raise typer.Exit(1) from error
 
 
 @app.command()
@@ -161,6 +156,19 @@ def server_explain(
     from moorage.cli.explain import render  # noqa: PLC0415
 
     render(failing(lambda: Control(cloud).get(f"/servers/{server_id}/placement")), Console())
+
+
+@placement.command("dump")
+def placement_dump(
+    output: Annotated[Path | None, typer.Option(help="A file; without it, standard output.")] = None,
+    cloud: CloudName = ADMIN,
+) -> None:
+    """Write hosts, providers and what is used as JSON, for `moorage simulate`."""
+    text = json.dumps(failing(lambda: Control(cloud).get("/placement/dump")), indent=1)
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text)
 
 
 @app.command()

@@ -141,26 +141,36 @@ def plan(
 def summary(decision: Plan) -> str:
     """Sum a plan up in a line: `4 hosts: 2 short of memory by 512 MB, 1 disabled, 1 down`.
 
-    A host counts once, for the first check of the chain that it fails. A shortage is the smallest one
-    among the hosts it stands for: what would have to be freed for one of them to fit.
+    A host counts once (see `tally`). A shortage is the smallest one among the hosts it stands for: what would
+    have to be freed for one of them to fit.
     """
     considered = len(decision.hosts)
-    counts: Counter[str] = Counter()
-    shortages: dict[str, tuple[int, str]] = {}
+    counts, shortages = _count(decision)
     if decision.order:
         counts["suitable"] = len(decision.order)
-    counted = np.zeros(considered, dtype=np.bool_)
+    if not counts:
+        return "no hosts"
+    hosts = f"{considered} host" + ("" if considered == 1 else "s")
+    parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return f"{hosts}: " + ", ".join(f"{n} {short}{_by(shortages.get(short))}" for short, n in parts)
+
+
+def tally(decision: Plan) -> Counter[str]:
+    """Count the refused hosts by reason; a host counts once, for the first check of the chain that it fails."""
+    return _count(decision)[0]
+
+
+def _count(decision: Plan) -> tuple[Counter[str], dict[str, tuple[int, str]]]:
+    counts: Counter[str] = Counter()
+    shortages: dict[str, tuple[int, str]] = {}
+    counted = np.zeros(len(decision.hosts), dtype=np.bool_)
     for check, mask in zip(decision.checks, decision.failing, strict=True):
         for position in np.flatnonzero(mask & ~counted).tolist():
             finding = check.finding(decision.hosts, position)
             counts[finding.short] += 1
             _note_shortage(shortages, finding)
         counted |= mask
-    hosts = f"{considered} host" + ("" if considered == 1 else "s")
-    if not counts:
-        return "no hosts"
-    parts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return f"{hosts}: " + ", ".join(f"{n} {short}{_by(shortages.get(short))}" for short, n in parts)
+    return counts, shortages
 
 
 def _note_shortage(shortages: dict[str, tuple[int, str]], finding: Finding) -> None:

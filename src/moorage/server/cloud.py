@@ -46,6 +46,7 @@ from moorage.server.housekeeping import Housekeeping
 from moorage.server.images import ImageProxy
 from moorage.server.listeners import Listeners
 from moorage.server.ovn import OvnKeepers
+from moorage.simulate import dump
 from moorage.store.database import Database
 from moorage.store.signals import Signals
 
@@ -173,6 +174,7 @@ class Cloud:
                 compute=self.compute,
                 authenticate=self.authenticate,
                 index_age=lambda: self.placement.follower.age,
+                dump=lambda: dump.taken(self.database, self.directory.states),
             )
         )
         return _Prefixes(

@@ -5,11 +5,12 @@ GET  /moorage/v1/operations[?subject=]           what is under way (administrato
 GET  /moorage/v1/operations/{operation_id}       one, with its log
 POST /moorage/v1/operations/{operation_id}/resume
 POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
+GET  /moorage/v1/placement/dump                  the cloud as `moorage simulate` reads it
 GET  /moorage/v1/audit                           the invariants
 GET  /moorage/v1/health                          for load balancers; open
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from moorage.compute.http.control import CONTROL_ENDPOINTS, CONTROL_POLICIES
 from moorage.compute.service import ComputeService
 from moorage.core.errors import Conflict
 from moorage.operations import listing
+from moorage.simulate.model import World
 from moorage.store.database import Database
 
 PREFIX = "/moorage/v1"
@@ -39,6 +41,7 @@ class Control:
     compute: ComputeService
     authenticate: Authenticator
     index_age: Callable[[], float]
+    dump: Callable[[], Awaitable[World]]
 
 
 class OperationsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +80,11 @@ async def create_token(call: Call[Control]) -> Any:
     return {"token": token, "host": call.path["name"]}
 
 
+async def dump_placement(call: Call[Control]) -> Any:
+    """Hosts, providers, inventories with what is used, and what each consumer holds."""
+    return await call.app.dump()
+
+
 async def run_audit(call: Call[Control]) -> Any:
     """Check every invariant."""
     report = await audit(call.app.database)
@@ -95,6 +103,7 @@ ENDPOINTS = (
     Endpoint("GET", "/operations/{operation_id}", show_operation, ADMIN),
     Endpoint("POST", "/operations/{operation_id}/resume", resume_operation, ADMIN, status=202),
     Endpoint("POST", "/hosts/{name}/token", create_token, ADMIN, status=201),
+    Endpoint("GET", "/placement/dump", dump_placement, ADMIN, response=World),
     Endpoint("GET", "/audit", run_audit, ADMIN),
     Endpoint("GET", "/health", health),
 )
