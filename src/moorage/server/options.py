@@ -20,9 +20,23 @@ def options() -> list[Group]:
         cfg.StrOpt(
             "database_url",
             secret=True,
-            help="postgresql:// URL of a PostgreSQL 15 or newer. Default: an embedded one in the state folder.",
+            help="postgresql:// URL of a PostgreSQL 15 or newer; may name several servers, as "
+            "postgresql://a,b/moorage?target_session_attrs=read-write. Default: an embedded one in the state folder.",
         ),
         cfg.IntOpt("database_connections", default=16, min=2, help="Connections this process may hold."),
+        cfg.FloatOpt(
+            "database_acquire_timeout",
+            default=10.0,
+            min=0.1,
+            help="Seconds that a request waits for a connection, or for PostgreSQL to take one; then it is answered "
+            "503.",
+        ),
+        cfg.FloatOpt(
+            "database_statement_timeout",
+            default=60.0,
+            min=1,
+            help="Seconds that one statement may take. PostgreSQL ends longer ones.",
+        ),
         cfg.StrOpt("listen", default="127.0.0.1", help="Address the APIs listen on."),
         cfg.PortOpt("compute_port", default=8774, help="Compute, agent and control APIs."),
         cfg.PortOpt("placement_port", default=8778, help="Placement API."),

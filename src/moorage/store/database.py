@@ -1,8 +1,8 @@
 """The pool of connections, transactions and what they run after they have committed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg
@@ -13,14 +13,26 @@ from moorage.store.errors import (
     CheckViolation,
     ForeignKeyViolation,
     SerializationConflict,
+    StatementTimeout,
     StoreUnavailable,
     UniqueViolation,
 )
 
 log = get_logger(__name__)
+_MARGIN = 5.0
 _encode_json = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder().decode
-_LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError)
+# What PostgreSQL says when it, or this connection, is going, coming or full: classes 08, 53 and 57 of its codes, and
+# writes on a server that is (still, or again) a standby.
+_GONE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
+# InternalClientError: among others, a statement sent while the server was saying good-bye.
+_LOST = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, *_GONE)
 
 
 class Tx:
@@ -95,6 +107,10 @@ def translate(error: asyncpg.PostgresError) -> Exception:
             return CheckViolation(f"{table}: a value is out of range ({constraint})", constraint=constraint)
         case asyncpg.SerializationError() | asyncpg.DeadlockDetectedError():
             return SerializationConflict("a concurrent change came between; try again")
+        case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():
+            return StatementTimeout(f"a statement took too long: {error}")
+        case _ if isinstance(error, _GONE):
+            return StoreUnavailable(f"the connection to PostgreSQL was lost: {error}")
         case _:
             return error
 
@@ -119,14 +135,19 @@ async def _keep_session(_connection: Any) -> None:
 class Database:
     """A PostgreSQL database and its pool. ``await open()`` first, ``await close()`` last.
 
-    ``url`` is ``postgresql://…``; ``size`` bounds the connections of this process; a transaction that gets
-    no connection within ``acquire_timeout`` seconds raises StoreUnavailable.
+    ``url`` is ``postgresql://…`` and may name several servers of which one may be written to:
+    ``postgresql://a,b/moorage?target_session_attrs=read-write``. ``size`` bounds the connections of this process; a
+    transaction that gets none within ``acquire_timeout`` seconds raises StoreUnavailable. A statement that runs longer
+    than ``statement_timeout`` seconds raises StatementTimeout; so does one whose server has fallen silent.
     """
 
-    def __init__(self, url: str, *, size: int = 16, acquire_timeout: float = 10.0) -> None:
+    def __init__(
+        self, url: str, *, size: int = 16, acquire_timeout: float = 10.0, statement_timeout: float = 60.0
+    ) -> None:
         self.url = url
         self.size = size
         self.acquire_timeout = acquire_timeout
+        self.statement_timeout = statement_timeout
         self._pool: Any = None
 
     async def open(self) -> None:
@@ -138,10 +159,17 @@ class Database:
                 max_size=self.size,
                 init=_prepare_connection,
                 reset=_keep_session,
+                timeout=self.acquire_timeout,
+                # The server's own timeout comes first; this one is for a server, or a way to it, that is gone.
+                command_timeout=self.statement_timeout + _MARGIN,
                 statement_cache_size=1024,
                 max_cached_statement_lifetime=0,
                 # JIT compilation costs more than it saves in statements this short.
-                server_settings={"jit": "off", "application_name": "moorage"},
+                server_settings={
+                    "jit": "off",
+                    "application_name": "moorage",
+                    "statement_timeout": str(round(self.statement_timeout * 1000)),
+                },
             )
         except _LOST as error:
             raise StoreUnavailable(f"PostgreSQL does not answer: {error}") from error
@@ -157,17 +185,16 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
-        """A read-write transaction; commits at the end of the block, rolls back when it raises."""
+        """A read-write transaction; commits at the end of the block, rolls back when it raises.
+
+        Where the connection is lost in the commit, StoreUnavailable leaves open whether it was committed.
+        """
         connection = await self._acquire()
         try:
             tx = Tx(connection)
-            try:
+            with _lost(connection):
                 async with connection.transaction():
                     yield tx
-            except asyncpg.SerializationError as error:
-                raise translate(error) from error
-            except _LOST as error:
-                raise StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
         finally:
             await self._pool_release(connection)
         tx.run_after()
@@ -177,22 +204,26 @@ class Database:
         """Statements that each see the newest committed state; nothing to commit."""
         connection = await self._acquire()
         try:
-            yield Tx(connection)
-        except _LOST as error:
-            raise StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
+            with _lost(connection):
+                yield Tx(connection)
         finally:
             await self._pool_release(connection)
 
     async def dedicated(self) -> Any:
         """A connection outside the pool, for LISTEN or an advisory lock; the caller closes it."""
         try:
-            return await asyncpg.connect(self.url, server_settings={"application_name": "moorage"})
+            return await asyncpg.connect(
+                self.url, timeout=self.acquire_timeout, server_settings={"application_name": "moorage"}
+            )
         except _LOST as error:
             raise StoreUnavailable(f"PostgreSQL does not answer: {error}") from error
 
     async def _acquire(self) -> Any:
+        pool = self._pool
+        if pool is None:
+            raise StoreUnavailable("the database is closed")
         try:
-            return await self._pool.acquire(timeout=self.acquire_timeout)
+            return await pool.acquire(timeout=self.acquire_timeout)
         except TimeoutError as error:
             raise StoreUnavailable("no connection to PostgreSQL was free in time") from error
         except _LOST as error:
@@ -204,3 +235,27 @@ class Database:
             await pool.release(connection)
         else:
             connection.terminate()
+
+
+def _closed(connection: Any) -> bool:
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:  # the pool has taken a closed connection back already
+        return True
+
+
+@contextmanager
+def _lost(connection: Any) -> Iterator[None]:
+    """What asyncpg raises when a connection goes, as StoreUnavailable; a conflict at the commit as ours."""
+    try:
+        yield
+    except _LOST as error:
+        if isinstance(error, asyncpg.InterfaceError) and not _closed(connection):
+            raise  # a mistake of ours, such as an argument of the wrong type
+        found = translate(error) if isinstance(error, asyncpg.PostgresError) else None
+        raise found or StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
+    except asyncpg.PostgresError as error:
+        found = translate(error)
+        if found is error:
+            raise
+        raise found from error

@@ -35,3 +35,9 @@ class StoreUnavailable(Unavailable):
     """PostgreSQL does not answer, or no connection was free in time."""
 
     code = "store.unavailable"
+
+
+class StatementTimeout(StoreUnavailable):
+    """A statement ran, or waited for a lock, longer than it may."""
+
+    code = "store.timeout"

@@ -8,11 +8,14 @@ import asyncio
 import contextlib
 from typing import Any
 
+import asyncpg
+
 from moorage.core.errors import Unavailable
 from moorage.core.log import get_logger
 from moorage.store.database import Database
 
 log = get_logger(__name__)
+_PROBE = 15.0  # seconds of silence after which the listening connection is asked whether it still lives
 
 
 class Subscription:
@@ -80,7 +83,7 @@ class Signals:
         while True:
             try:
                 await self._listen()
-            except (Unavailable, OSError) as error:
+            except (Unavailable, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 log.warning("signals.lost", error=str(error))
                 await asyncio.sleep(1)
 
@@ -98,9 +101,12 @@ class Signals:
                     self.wake(channel)
                 waiters = [asyncio.create_task(e.wait()) for e in (closed, self._changed)]
                 try:
-                    await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+                    done, _ = await asyncio.wait(waiters, timeout=_PROBE, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     for waiter in waiters:
                         waiter.cancel()
+                if not done:
+                    # A server that vanished with its machine closes nothing: only asking shows that it is gone.
+                    await connection.execute("SELECT 1", timeout=_PROBE)
         finally:
             connection.terminate()
