@@ -72,6 +72,43 @@ def up(config_file: ConfigFiles = None) -> None:
     failing(lambda: _run(_up(AllInOne(conf, lambda line: typer.echo(f"moorage: {line}", err=True)))))
 
 
+@app.command()
+def api(config_file: ConfigFiles = None) -> None:
+    """Serve the APIs on a database and a Keystone of your own; there may be many of these."""
+    _role("api", config_file)
+
+
+@app.command()
+def conductor(config_file: ConfigFiles = None) -> None:
+    """Drive the operations and the keepers; there may be many of these."""
+    _role("conductor", config_file)
+
+
+def _role(name: str, config_file: list[Path] | None) -> None:
+    from moorage.server import programs  # noqa: PLC0415  see the module's text
+    from moorage.server.cloud import Role  # noqa: PLC0415
+
+    conf = load(config_file)
+    log.configure(level=conf.log_level, json=conf.log_json)
+
+    async def serve() -> None:
+        async with programs.running(conf, Role(name)) as cloud:
+            listening = "".join(f", {api} {cloud.url(api)}" for api in cloud.ports)
+            typer.echo(f"moorage: {name} is ready{listening}", err=True)
+            await _told_to_stop()
+
+    failing(lambda: _run(serve()))
+
+
+async def _told_to_stop() -> None:
+    """SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
 def _run(main: Any) -> None:
     import uvloop  # noqa: PLC0415  only the server needs it
 
@@ -80,10 +117,7 @@ def _run(main: Any) -> None:
 
 
 async def _up(allinone: "AllInOne") -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stopped = asyncio.create_task(_told_to_stop())
     async with allinone.running() as cloud:
         state = allinone.state
         typer.echo(
@@ -92,7 +126,7 @@ async def _up(allinone: "AllInOne") -> None:
             f"moorage: export OS_CLIENT_CONFIG_FILE={state.clouds} OS_CLOUD=moorage (administrator: {ADMIN})",
             err=True,
         )
-        await stop.wait()
+        await stopped
 
 
 @app.command(

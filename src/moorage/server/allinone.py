@@ -25,9 +25,8 @@ from moorage.lab import model as lab_model
 from moorage.lab import up as lab
 from moorage.lab.ovn import OvnCentral
 from moorage.server import migrations
-from moorage.server.cloud import Cloud, Identity
+from moorage.server.cloud import Cloud, Identity, database_of, operators_identity
 from moorage.server.state import StateFolder, StateUnusable
-from moorage.store.database import Database
 from moorage.store.embedded import EmbeddedPostgres
 
 log = get_logger(__name__)
@@ -104,12 +103,7 @@ class AllInOne:
     async def _identity(self, stack: AsyncExitStack, postgres: str) -> Identity:
         conf = self.conf
         if conf.identity_url:
-            return Identity(
-                auth_url=conf.identity_url,
-                image_url=conf.image_url or f"http://{conf.listen}:{conf.image_port}",
-                username=conf.identity_username,
-                password=conf.identity_password or "",
-            )
+            return operators_identity(conf)
         self.say("Keystone and Glance")
         upstreams = Upstreams(
             UpstreamsSettings(
@@ -137,7 +131,7 @@ class AllInOne:
 
     async def _cloud(self, stack: AsyncExitStack, url: str, identity: Identity) -> Cloud:
         self.say("APIs and conductor")
-        database = Database(url, size=self.conf.database_connections)
+        database = database_of(self.conf, url)
         await database.open()
         stack.push_async_callback(database.close)
         cloud = Cloud(self.conf, database, identity)

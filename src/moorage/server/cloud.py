@@ -4,11 +4,16 @@
     await cloud.start()      # conductor, keepers, followers, HTTP
     await cloud.stop()
 
-Two of them can live in one process, as they do in the tests.
+Two of them can live in one process, as they do in the tests. What runs in which role:
+
+    both        signals, placement index, host directory: copies in memory that each process needs
+    API         compute, placement, network, agents' and control APIs; the agents' polls; heartbeats
+    CONDUCTOR   operations (leases), OVN's keeper and housekeeping (advisory locks), OVN's plug events
 """
 
 import asyncio
 import contextlib
+import enum
 from datetime import timedelta
 from typing import Any
 
@@ -62,6 +67,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     password: str
 
 
+class Role(enum.StrEnum):
+    """What a process does; see the module's text."""
+
+    API = "api"
+    CONDUCTOR = "conductor"
+
+
 class Cloud:
     """See the module's text. ``apps`` are what it serves and ``ports`` where, known after ``start``, by API."""
 
@@ -71,10 +83,12 @@ class Cloud:
         database: Database,
         identity: Identity,
         *,
+        roles: frozenset[Role] = frozenset(Role),
         faults: Faults | None = None,
         fuse: bool = True,
     ) -> None:
         self.conf = conf
+        self.roles = roles
         self.database = database
         self.signals = Signals(database)
         self.ports: dict[str, int] = {}
@@ -183,25 +197,28 @@ class Cloud:
         )
 
     async def start(self) -> None:
-        """Start every role and listen."""
-        conf = self.conf
+        """Start every role of this process, and listen."""
         await self.signals.start()
         await self.placement.start()
-        await self.link.start()
         await self.directory.start()
-        await self.ovn.start(self.network)
         self._tasks.append(asyncio.create_task(self.placement.follower.run(), name="placement-follower"))
-        await self.runner.start()
-        await self.housekeeping.start()
-        await self.power_sync.start()
-        for name, app in self.apps.items():
-            self.ports[name] = self.listeners.add(app, conf.listen, conf[f"{name}_port"])
+        if Role.API in self.roles:
+            await self.link.start()
+        if Role.CONDUCTOR in self.roles:
+            await self.ovn.start(self.network)
+            await self.runner.start()
+            await self.housekeeping.start()
+            await self.power_sync.start()
+        if Role.API in self.roles:
+            for name, app in self.apps.items():
+                self.ports[name] = self.listeners.add(app, self.conf.listen, self.conf[f"{name}_port"])
         await self.listeners.start()
 
     async def stop(self) -> None:
         """Stop listening, bring operations to their next record, give up the leases."""
         await self._stop_listening()
-        await self.runner.stop()
+        if Role.CONDUCTOR in self.roles:
+            await self.runner.stop()
         await self._end()
 
     async def kill(self) -> None:
@@ -233,6 +250,26 @@ class Cloud:
     def url(self, api: str) -> str:
         """Where an API answers, without a path."""
         return f"http://{self.conf.listen}:{self.ports[api]}"
+
+
+def operators_identity(conf: cfg.ConfigOpts) -> Identity:
+    """Keystone and Glance as the configuration names them."""
+    return Identity(
+        auth_url=conf.identity_url,
+        image_url=conf.image_url or f"http://{conf.listen}:{conf.image_port}",
+        username=conf.identity_username,
+        password=conf.identity_password or "",
+    )
+
+
+def database_of(conf: cfg.ConfigOpts, url: str) -> Database:
+    """The database at a URL as the configuration wants it used; not open yet."""
+    return Database(
+        url,
+        size=conf.database_connections,
+        acquire_timeout=conf.database_acquire_timeout,
+        statement_timeout=conf.database_statement_timeout,
+    )
 
 
 class _Exact:

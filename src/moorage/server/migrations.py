@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
+import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from moorage.agentlink import tables as agentlink_tables
 from moorage.compute import tables as compute_tables
 from moorage.network import tables as network_tables
 from moorage.operations import tables as operations_tables
 from moorage.placement import tables as placement_tables
+from moorage.store.errors import StoreUnavailable
 from moorage.store.schema import metadata
 
 # Importing them fills the metadata that migrations are compared with.
@@ -29,6 +33,25 @@ def config(url: str) -> Config:
 def upgrade(url: str, revision: str = "head") -> None:
     """Bring the database to a revision. Blocks."""
     command.upgrade(config(url), revision)
+
+
+def missing(url: str) -> list[str]:
+    """The revisions that this release knows and the database does not have, oldest first. Blocks.
+
+    None where the database is at a revision that this release doesn't know: a newer release has upgraded it, which by
+    the online rule (docs/contributing.md) older ones run with. Raises StoreUnavailable.
+    """
+    script = ScriptDirectory.from_config(config(url))
+    engine = sa.create_engine(config(url).attributes["url"], poolclass=sa.NullPool)
+    try:
+        with engine.connect() as connection:
+            current = MigrationContext.configure(connection).get_current_revision()
+    except sa.exc.OperationalError as error:
+        raise StoreUnavailable(f"PostgreSQL does not answer: {error.orig}") from error
+    known = [r.revision for r in script.walk_revisions()][::-1]
+    if current is None:
+        return known
+    return known[known.index(current) + 1 :] if current in known else []
 
 
 def check(url: str) -> None:
