@@ -1,8 +1,11 @@
-"""Options of what every API shares: [limits], [rate]."""
+"""Options of what every API shares: [limits], [rate], [cors]."""
+
+from typing import Any
 
 from oslo_config import cfg
 
 from moorage.api.auth import Authenticator
+from moorage.api.cors import Cors
 from moorage.api.limits import Limits
 from moorage.api.rates import ProjectRates, Rate, rated
 from moorage.core.config import Group
@@ -10,7 +13,7 @@ from moorage.core.config import Group
 
 def options() -> list[Group]:
     """The groups of the API kit."""
-    return [("limits", _limits()), ("rate", _rate())]
+    return [("limits", _limits()), ("rate", _rate()), ("cors", _cors())]
 
 
 def limits(conf: cfg.ConfigOpts) -> Limits:
@@ -28,6 +31,36 @@ def with_rate(conf: cfg.ConfigOpts, authenticate: Authenticator) -> Authenticato
         exempt_roles=frozenset(role.lower() for role in conf.rate.exempt_roles),
     )
     return rated(authenticate, ProjectRates(rate))
+
+
+def with_cors(conf: cfg.ConfigOpts, app: Any) -> Any:
+    """The ASGI application, with permissions for pages of other origins where any is configured."""
+    if not conf.cors.allowed_origin:
+        return app
+    return Cors(
+        app,
+        allow_origins=conf.cors.allowed_origin,
+        allow_methods=conf.cors.allow_methods,
+        allow_headers=conf.cors.allow_headers,
+        allow_credentials=conf.cors.allow_credentials,
+        expose_headers=conf.cors.expose_headers,
+        max_age=conf.cors.max_age,
+    )
+
+
+def _cors() -> list[cfg.Opt]:
+    # By the names that upstream's services have for them.
+    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    sent = ["x-auth-token", "openstack-api-version", "x-openstack-nova-api-version"]
+    read = ["x-openstack-request-id", "openstack-api-version", "x-openstack-nova-api-version", "location"]
+    return [
+        cfg.ListOpt("allowed_origin", default=[], help="Origins whose pages may call the APIs, such as https://dashboard.example.com; * for all. Default: none."),
+        cfg.ListOpt("allow_methods", default=methods, help="Methods that such a page may use."),
+        cfg.ListOpt("allow_headers", default=sent, help="Headers that it may send besides the simple ones."),
+        cfg.ListOpt("expose_headers", default=read, help="Headers of an answer that it may read besides the simple ones."),
+        cfg.BoolOpt("allow_credentials", default=False, help="Whether it may send the browser's credentials."),
+        cfg.IntOpt("max_age", default=3600, min=0, help="Seconds for which a browser may remember the permission."),
+    ]  # fmt: skip
 
 
 def _rate() -> list[cfg.Opt]:

@@ -211,7 +211,8 @@ class Cloud:
             await self.power_sync.start()
         if Role.API in self.roles:
             for name, app in self.apps.items():
-                self.ports[name] = self.listeners.add(app, self.conf.listen, self.conf[f"{name}_port"])
+                face = api_config.with_cors(self.conf, app)
+                self.ports[name] = self.listeners.add(face, self.conf.listen, self.conf[f"{name}_port"])
         await self.listeners.start()
 
     async def stop(self) -> None:
