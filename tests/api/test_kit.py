@@ -67,6 +67,7 @@ TABLE = (
     Endpoint("POST", "/things", create, "things:create", body=Create, status=202),
     Endpoint("GET", "/things/{id}", show, "things:show"),
     Endpoint("PUT", "/things/{id}", show, "things:show", versions=since("2.5")),
+    Endpoint("POST", "/things/{id}/later", show, "things:show", versions=since("2.5")),
     Endpoint("POST", "/things/{id}/action", act, "things:create", body=Act, action="grow"),
     Endpoint("POST", "/things/{id}/action", act, "things:admin", body=Act, action="shrink", versions=ALWAYS),
 )
@@ -121,6 +122,8 @@ def test_a_wrong_body_names_its_field(client: TestClient, body: Any, field: str)
         ("GET", "/none", {}, 404),
         ("DELETE", "/things/a", {}, 405),
         ("PUT", "/things/a", {}, 405),
+        ("POST", "/things/a/later", {}, 404),
+        ("GET", "/things/a/later", {}, 405),
         ("PUT", "/things/a", {"OpenStack-API-Version": "compute 2.5"}, 200),
         ("GET", "/things/a", {"OpenStack-API-Version": "compute 3.0"}, 406),
         ("GET", "/things/a", {"OpenStack-API-Version": "compute x"}, 400),

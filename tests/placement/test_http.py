@@ -2,94 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
-
 import httpx
 import pytest
 
-from moorage.api import RequestContext
-from moorage.core.errors import Unauthorized
 from moorage.core.ids import new_id
-from moorage.placement.http.routes import build_api
-from moorage.placement.service import PlacementService
-from moorage.store.database import Database
-
-LATEST = "1.39"
-
-
-async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
-    token = headers.get("x-auth-token")
-    if token is None:
-        raise Unauthorized("who?")
-    project, _, roles = token.partition(":")
-    return RequestContext(
-        request_id=request_id, project_id=project, user_id="u", roles=frozenset(roles.split("+"))
-    )
-
-
-class Client:
-    def __init__(self, http: httpx.AsyncClient, token: str | None) -> None:
-        self._http = http
-        self._token = token
-
-    async def __call__(
-        self, method: str, path: str, body: Any = None, status: int = 200, version: str = LATEST
-    ) -> Any:
-        headers = {"OpenStack-API-Version": f"placement {version}"}
-        if self._token is not None:
-            headers["X-Auth-Token"] = self._token
-        answer = await self._http.request(method, f"http://placement{path}", json=body, headers=headers)
-        assert answer.status_code == status, (method, path, answer.status_code, answer.text)
-        self.headers = answer.headers
-        return answer.json() if answer.content else None
-
-
-@pytest.fixture
-async def http(database: Database) -> AsyncIterator[httpx.AsyncClient]:
-    app = build_api(PlacementService(database), authenticate=check)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:
-        yield client
-
-
-@pytest.fixture
-def admin(http: httpx.AsyncClient) -> Client:
-    return Client(http, "admins:admin")
-
-
-@pytest.fixture
-def member(http: httpx.AsyncClient) -> Client:
-    return Client(http, "p1:member+reader")
-
-
-async def provider(admin: Client, name: str, parent: str | None = None, **totals: int) -> dict[str, Any]:
-    body = {"name": name, "uuid": new_id(), **({"parent_provider_uuid": parent} if parent else {})}
-    made = await admin("POST", "/resource_providers", body)
-    if totals:
-        inventories = {rc: {"total": total} for rc, total in totals.items()}
-        await admin(
-            "PUT",
-            f"/resource_providers/{made['uuid']}/inventories",
-            {"resource_provider_generation": made["generation"], "inventories": inventories},
-        )
-    return made
-
-
-def holding(
-    allocations: dict[str, dict[str, int]], generation: int | None = None, **more: Any
-) -> dict[str, Any]:
-    return {
-        "allocations": {uuid: {"resources": amounts} for uuid, amounts in allocations.items()},
-        "project_id": "p1",
-        "user_id": "u1",
-        "consumer_generation": generation,
-        "consumer_type": "INSTANCE",
-        **more,
-    }
-
-
-def code(body: Any) -> str:
-    return str(body["errors"][0]["code"])
+from tests.support.placement import LATEST, Client, code, holding, provider
 
 
 async def test_versions_are_open_and_the_rest_is_not(http: httpx.AsyncClient, member: Client) -> None:

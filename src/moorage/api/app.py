@@ -25,6 +25,7 @@ from moorage.api.policy import Policies
 from moorage.api.router import Router
 from moorage.api.versions import VersionScheme
 from moorage.core.errors import (
+    BadRequest,
     InternalError,
     MethodNotAllowed,
     MoorageError,
@@ -100,11 +101,11 @@ class Api:
                 body = b"" if reply.body is None else _bytes(reply.body)
                 extra = reply.headers
             except MoorageError as error:
-                status, body, extra = self._fault(error, request_id)
+                status, body, extra = self._fault(error, request_id, headers)
             except Exception:
                 log.exception("request.failed", method=scope["method"], path=scope["path"])
                 status, body, extra = self._fault(
-                    InternalError(f"Unexpected fault; the log has it as {request_id}."), request_id
+                    InternalError(f"Unexpected fault; the log has it as {request_id}."), request_id, headers
                 )
             await self._send(send, scope["method"], status, body, extra, version, request_id)
             self._log(scope["method"], passage, status, time.perf_counter() - began)
@@ -136,6 +137,7 @@ class Api:
         rows, parameters = self.router.find(scope["method"], path, version)
         passage.route = rows[0].path
         context = await self._context(rows, headers, request_id)
+        self._check_headers(rows, headers)
         call = Call(
             app=self.app,
             context=context,
@@ -150,7 +152,10 @@ class Api:
         endpoint = rows[0]
         if len(rows) == 1 and endpoint.action is None:
             self._authorize(endpoint, context)
-        endpoint, call.body = decode_body(rows, raw, headers)
+        try:
+            endpoint, call.body = decode_body(rows, raw, headers)
+        except BadRequest as error:
+            raise await self._bad_body(call, raw, error) from error
         if len(rows) > 1 or endpoint.action is not None:
             self._authorize(endpoint, context)
         call.query = decode_query(
@@ -176,6 +181,13 @@ class Api:
         if endpoint.policy is not None:
             self.policies.check(endpoint.policy, context)
 
+    def _check_headers(self, rows: list[Endpoint], headers: Headers) -> None:
+        """For an API that looks at more headers than its handlers do: raises MoorageError."""
+
+    async def _bad_body(self, _call: Call[Any], _raw: bytes, error: BadRequest) -> MoorageError:
+        """What an API answers to a body that is not of its type."""
+        return error
+
     def _path(self, path: str) -> str:
         path = path[len(self.prefix) :] if self.prefix and path.startswith(self.prefix) else path
         if self._strip is not None:
@@ -189,7 +201,9 @@ class Api:
             return self.public_url.rstrip("/")
         return f"{scope['scheme']}://{headers.get('host', 'localhost')}{self.prefix}"
 
-    def _fault(self, error: MoorageError, request_id: str) -> tuple[int, bytes, dict[str, str]]:
+    def _fault(
+        self, error: MoorageError, request_id: str, _headers: Headers
+    ) -> tuple[int, bytes, dict[str, str]]:
         status = faults.status_of(error, self.style)
         extra: dict[str, str] = {}
         if isinstance(error, MethodNotAllowed):

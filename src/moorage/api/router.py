@@ -47,7 +47,8 @@ class Router:
     def find(self, method: str, path: str, version: Version) -> tuple[list[Endpoint], dict[str, str]]:
         """The rows for this request and the path's parameters.
 
-        Raises NotFound for an unknown path, or one that has no row at this version; MethodNotAllowed.
+        Raises NotFound for an unknown path, or one whose method has its first row at a later version;
+        MethodNotAllowed.
         """
         found, parameters = self._match(path)
         if found is None:
@@ -56,9 +57,10 @@ class Router:
         rows = offered.get(method) or (offered.get("GET") if method == "HEAD" else None)
         if rows is not None:
             return rows, parameters
-        if not offered:
+        if not offered and method in found.methods:
             raise NotFound("The resource could not be found at this version of the API.")
-        allowed = tuple(sorted(offered))
+        # A method that no version has is wrong in all of them.
+        allowed = tuple(sorted(offered or found.methods))
         raise MethodNotAllowed(f"The method {method} is not allowed for this resource.", allowed=allowed)
 
     def _match(self, path: str) -> tuple[_Path | None, dict[str, str]]:

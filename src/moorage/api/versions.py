@@ -44,6 +44,21 @@ class VersionScheme(msgspec.Struct, frozen=True):
 
     def negotiate(self, headers: Mapping[str, str]) -> Version:
         """The version to answer in; raises BadRequest (malformed) or NotAcceptable (out of range)."""
+        asked = self.asked(headers)
+        if asked is None:
+            return self.minimum
+        if asked.lower() == "latest":
+            return self.maximum
+        version = parse(asked)
+        if not self.minimum <= version <= self.maximum:
+            raise self.refuse(
+                f"Version {text(version)} is not supported by the API. Minimum is {text(self.minimum)}"
+                f" and maximum is {text(self.maximum)}."
+            )
+        return version
+
+    def asked(self, headers: Mapping[str, str]) -> str | None:
+        """What a request asks for, as it says it."""
         asked: str | None = None
         for item in headers.get("openstack-api-version", "").split(","):
             words = item.split()
@@ -51,20 +66,16 @@ class VersionScheme(msgspec.Struct, frozen=True):
                 asked = words[1]
         if asked is None and self.legacy is not None:
             asked = headers.get(self.legacy.lower())
-        if asked is None:
-            return self.minimum
-        if asked.lower() == "latest":
-            return self.maximum
-        version = parse(asked)
-        if not self.minimum <= version <= self.maximum:
-            raise NotAcceptable(
-                f"Version {text(version)} is not supported by the API. Minimum is {text(self.minimum)}"
-                f" and maximum is {text(self.maximum)}.",
-                code="version.unsupported",
-                max_version=text(self.maximum),
-                min_version=text(self.minimum),
-            )
-        return version
+        return asked
+
+    def refuse(self, message: str) -> NotAcceptable:
+        """The error for a version out of range, with the range as its details."""
+        return NotAcceptable(
+            message,
+            code="version.unsupported",
+            max_version=text(self.maximum),
+            min_version=text(self.minimum),
+        )
 
     def headers(self, version: Version) -> dict[str, str]:
         """The headers that tell which version an answer is in."""

@@ -14,8 +14,10 @@ class ProviderNotFound(NotFound):
 
     code = "provider_not_found"
 
-    def __init__(self, provider: str) -> None:
-        super().__init__(f"No resource provider with uuid {provider} found.", provider=provider)
+    def __init__(self, provider: str, what_for: str = "") -> None:
+        super().__init__(
+            f"No resource provider with uuid {provider} found {what_for}".rstrip() + ".", provider=provider
+        )
 
 
 class UnknownProvider(BadRequest):

@@ -39,10 +39,14 @@ def normalised(text: str, prefix: str = "CUSTOM_") -> str:
 class Vocabulary:
     """One kind of names: the standard ones, the table of custom ones, and where they are used."""
 
-    def __init__(self, kind: str, standard: Iterable[str], table: sa.Table, used_in: sa.Column[Any]) -> None:
+    def __init__(
+        self, kind: str, standard: Iterable[str], table: sa.Table, used_in: sa.Column[Any], in_use: str
+    ) -> None:
         self.kind = kind
+        self._in_use = in_use
         self.ordered = tuple(standard)
         self.standard = frozenset(self.ordered)
+        self._places = {name: place for place, name in enumerate(self.ordered)}
         self._all: Statement[Name] = Statement(
             sa.select(table.c.name, table.c.created_at.label("changed_at")).order_by(table.c.name), row=Name
         )
@@ -61,6 +65,10 @@ class Vocabulary:
         self._used: Statement[Any] = Statement(sa.select(sa.exists().where(used_in == text_param("name"))))
         self._all_used: Statement[Any] = Statement(sa.select(used_in).distinct())
         self._delete: Statement[Any] = Statement(sa.delete(table).where(table.c.name == text_param("name")))
+
+    def place(self, name: str) -> tuple[int, str]:
+        """Return the key that sorts names as upstream does: the standard ones in their own order first."""
+        return self._places.get(name, len(self._places)), name
 
     async def all(self, tx: Tx) -> list[Name]:
         """Every name: the standard ones first."""
@@ -104,13 +112,21 @@ class Vocabulary:
         if await self._lock.scalar(tx, name=name) is None:
             raise NotFound(f"No such {self.kind}: {name}.")
         if await self._used.scalar(tx, name=name):
-            raise NameInUse(
-                f"Error in delete {self.kind}: The {self.kind} {name} is in use by a resource provider."
-            )
+            raise NameInUse(f"Error in delete {self.kind}: {self._in_use.format(name)}")
         await self._delete.run(tx, name=name)
 
 
 RESOURCE_CLASSES = Vocabulary(
-    "resource class", os_resource_classes.STANDARDS, resource_classes, inventories.c.resource_class
+    "resource class",
+    os_resource_classes.STANDARDS,
+    resource_classes,
+    inventories.c.resource_class,
+    "Class is in use in inventory of {}.",
 )
-TRAITS = Vocabulary("trait", os_traits.get_traits(), traits, provider_traits.c.trait)
+TRAITS = Vocabulary(
+    "trait",
+    os_traits.get_traits(),
+    traits,
+    provider_traits.c.trait,
+    "The trait {} is in use by a resource provider.",
+)

@@ -25,6 +25,7 @@ from moorage.placement.errors import (
     ProviderNotFound,
 )
 from moorage.placement.model import Inventory, InventoryRow, Provider
+from moorage.placement.names import RESOURCE_CLASSES
 from moorage.placement.reads import PROVIDER
 from moorage.placement.tables import (
     allocations,
@@ -184,7 +185,8 @@ async def create_provider(tx: Tx, *, provider: str, name: str, parent: str | Non
     root = provider
     if parent == provider:
         raise BadRequest(
-            "parent provider UUID cannot be same as UUID. give the id of another provider.",
+            f'Unable to create resource provider "{name}", {provider}: parent provider UUID cannot be same as UUID.'
+            " Give the id of another provider.",
             field="parent_provider_uuid",
         )
     if parent is not None:
@@ -244,7 +246,8 @@ async def _moved_root(tx: Tx, found: Provider, parent: str | None, *, reparent: 
 
 async def delete_provider(tx: Tx, provider: str) -> None:
     """Delete a provider with its inventories. Raises ProviderHasChildren, ProviderInUse."""
-    await lock_provider(tx, provider)
+    if await _LOCK.first(tx, id=provider) is None:
+        raise ProviderNotFound(provider, "for delete")
     if await _HAS_CHILDREN.scalar(tx, id=provider):
         raise ProviderHasChildren(
             f"Unable to delete parent resource provider {provider}: It has child resource providers."
@@ -292,8 +295,8 @@ async def put_inventories(tx: Tx, provider: str, wanted: Mapping[str, Inventory]
 
 async def drop_inventories(tx: Tx, provider: str, rows: Iterable[InventoryRow]) -> None:
     """Remove inventories of a locked provider; the caller bumps. Raises InventoryInUse."""
-    names = sorted(row.resource_class for row in rows)
-    used = sorted(row.resource_class for row in rows if row.used)
+    names = sorted((row.resource_class for row in rows), key=RESOURCE_CLASSES.place)
+    used = sorted((row.resource_class for row in rows if row.used), key=RESOURCE_CLASSES.place)
     if used:
         raise InventoryInUse(
             f"Inventory for '{', '.join(used)}' on resource provider '{provider}' in use.",

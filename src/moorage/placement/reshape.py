@@ -35,8 +35,9 @@ async def reshape(
         except ProviderNotFound as error:
             raise UnknownProvider(provider, "placement.resource_provider.not_found") from error
         await RESOURCE_CLASSES.require(tx, wanted[provider].inventories)
-        await providers.put_inventories(tx, provider, wanted[provider].inventories)
-        await providers.bump(tx, provider)
+        if wanted[provider].inventories:
+            await providers.put_inventories(tx, provider, wanted[provider].inventories)
+            await providers.bump(tx, provider)
     if writes:
         await ledger.write(tx, writes)
     for provider in sorted(wanted):

@@ -83,13 +83,15 @@ def newest(providers: Iterable[Provider]) -> datetime | None:
     return max((provider.updated_at or provider.created_at for provider in providers), default=None)
 
 
-def only_keys(query: Mapping[str, list[str]], allowed: Iterable[str]) -> None:
-    """Refuse query parameters that this version does not know."""
+def only_keys(query: Mapping[str, list[str]], allowed: Iterable[str], patterns: Iterable[str] = ()) -> None:
+    """Refuse query parameters that this version does not know; `patterns` are told as what it knows besides."""
     unknown = sorted(set(query) - set(allowed))
     if unknown:
+        regexes = ", ".join(f"'{pattern}'" for pattern in patterns)
+        tail = f", '{unknown[0]}' does not match any of the regexes: {regexes}" if regexes else ""
         raise BadRequest(
-            f"Invalid query string parameters: Additional properties are not allowed ('{unknown[0]}' was unexpected),"
-            f" '{unknown[0]}' does not match any of the regexes of this version.",
+            f"Invalid query string parameters: Additional properties are not allowed ('{unknown[0]}' was"
+            f" unexpected){tail}",
             field=unknown[0],
             code="placement.query.bad_value",
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from moorage.api import Reply
+from moorage.api import Reply, Version
 from moorage.core.errors import BadRequest, Duplicate
 from moorage.placement import providers
 from moorage.placement.errors import InvalidInventory, InventoryNotFound
@@ -15,6 +16,7 @@ from moorage.placement.http.common import ClassName, PlacementCall, reply
 from moorage.placement.model import Inventory
 from moorage.placement.names import RESOURCE_CLASSES
 from moorage.placement.tables import MAX_UNIT
+from moorage.store.database import Tx
 
 Positive = Annotated[int, Meta(ge=1, le=MAX_UNIT)]
 Natural = Annotated[int, Meta(ge=0, le=MAX_UNIT)]
@@ -44,16 +46,26 @@ class Inventories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inventories: dict[ClassName, InventoryBody]
 
 
-def to_inventory(body: InventoryBody, resource_class: str, version: tuple[int, int]) -> Inventory:
+def to_inventory(
+    body: InventoryBody, provider: str, resource_class: str, version: Version, attempt: str = "update"
+) -> Inventory:
     """Return the value; raises InvalidInventory where nothing would be left (from 1.26: less than nothing)."""
     inventory = Inventory(**{name: getattr(body, name) for name in Inventory.__struct_fields__})
     if inventory.capacity < 0 or (version < (1, 26) and inventory.capacity <= 0):
         raise InvalidInventory(
-            f"Invalid inventory for '{resource_class}': the reserved value must be less than the total"
-            f"{' or equal to it' if version >= (1, 26) else ''}.",
+            f"Unable to {attempt} inventory for resource provider {provider}: invalid inventory for"
+            f" '{resource_class}'. The reserved value is greater than"
+            f"{'' if version >= (1, 26) else ' or equal to'} total.",
             field="reserved",
         )
     return inventory
+
+
+async def check_classes(tx: Tx, provider: str, names: Iterable[str]) -> None:
+    """Raise BadRequest for resource classes that do not exist."""
+    await RESOURCE_CLASSES.require(
+        tx, names, f"Unknown resource class in inventory for resource provider {provider}"
+    )
 
 
 def _render(inventory: Inventory) -> dict[str, Any]:
@@ -81,10 +93,10 @@ async def list_inventories(call: PlacementCall) -> Reply:
 async def set_inventories(call: PlacementCall) -> Reply:
     """Replace a provider's inventories."""
     uuid, body = call.path["uuid"], call.body
-    wanted = {name: to_inventory(given, name, call.version) for name, given in body.inventories.items()}
+    wanted = {name: to_inventory(given, uuid, name, call.version) for name, given in body.inventories.items()}
     async with call.app.database.transaction() as tx:
         await providers.lock_provider(tx, uuid, body.resource_provider_generation)
-        await RESOURCE_CLASSES.require(tx, wanted)
+        await check_classes(tx, uuid, wanted)
         await providers.set_inventory(tx, uuid, wanted)
         return await _show_all(call, tx)
 
@@ -98,10 +110,10 @@ async def delete_inventories(call: PlacementCall) -> None:
 async def create_inventory(call: PlacementCall) -> Reply:
     """Add one inventory; 409 when the provider has one of that class."""
     uuid, name = call.path["uuid"], call.body.resource_class
-    wanted = to_inventory(call.body, name, call.version)
+    wanted = to_inventory(call.body, uuid, name, call.version, "create")
     async with call.app.database.transaction() as tx:
         await providers.lock_provider(tx, uuid, call.body.resource_provider_generation)
-        await RESOURCE_CLASSES.require(tx, [name])
+        await check_classes(tx, uuid, [name])
         if name in await providers.inventories_of(tx, uuid):
             raise Duplicate(f"Update conflict: resource provider {uuid} has an inventory of {name} already.")
         await providers.put_inventories(tx, uuid, {name: wanted})
@@ -124,7 +136,7 @@ async def show_inventory(call: PlacementCall) -> Reply:
 async def update_inventory(call: PlacementCall) -> Reply:
     """Change one inventory that exists."""
     uuid, name = call.path["uuid"], call.path["resource_class"]
-    wanted = to_inventory(call.body, name, call.version)
+    wanted = to_inventory(call.body, uuid, name, call.version)
     async with call.app.database.transaction() as tx:
         await providers.lock_provider(tx, uuid, call.body.resource_provider_generation)
         if name not in await providers.inventories_of(tx, uuid):

@@ -22,9 +22,9 @@ MISSING = "placement.query.missing_value"
 DUPLICATE = "placement.query.duplicate_key"
 Values = Mapping[str, list[str]]
 
-_GROUP_KEYS = "resources|required|member_of|in_tree"
-_DIGITS = re.compile(rf"^({_GROUP_KEYS})([1-9][0-9]*)?\Z")
-_WORDS = re.compile(rf"^({_GROUP_KEYS})([a-zA-Z0-9_-]{{1,64}})?\Z")
+_GROUP_KEYS = ("resources", "required", "member_of", "in_tree")
+_DIGITS = "([1-9][0-9]*)?"
+_WORDS = "([a-zA-Z0-9_-]{1,64})?"
 _SINCE: dict[str, Version] = {
     "resources": (1, 10),
     "limit": (1, 16),
@@ -44,16 +44,18 @@ def _bad(message: str, field: str, code: str = BAD) -> BadRequest:
 def parse_resources(text: str, field: str) -> dict[str, int]:
     """Read `VCPU:2,MEMORY_MB:512`."""
     found: dict[str, int] = {}
-    for item in text.strip().split(","):
-        name, colon, amount = item.partition(":")
-        if not (name and colon and re.fullmatch(r"[0-9]+", amount)):
+    for item in text.split(","):
+        name, colon, amount = (word.strip() for word in item.partition(":"))
+        if not (name and colon):
             raise _bad(
                 f"Badly formed resources parameter. Expected resources query string parameter in form:"
-                f" ?resources=VCPU:2,MEMORY_MB:1024. Got: {text or 'empty string'}.",
+                f" ?resources=VCPU:2,MEMORY_MB:1024. Got: {item if text else 'empty string'}.",
                 field,
             )
+        if not re.fullmatch(r"-?[0-9]{1,18}", amount):
+            raise _bad(f"Requested resource {name} expected positive integer amount. Got: {amount}.", field)
         if int(amount) < 1:
-            raise _bad(f"Requested resource {name} requires amounts >= 1. Got: {text}.", field)
+            raise _bad(f"Requested resource {name} requires amount >= 1. Got: {amount}.", field)
         found[name] = int(amount)
     return found
 
@@ -74,24 +76,18 @@ def parse_traits(values: Iterable[str], field: str, *, forbid: bool, any_of: boo
     """Read repeated `T1,!T2` and `in:T3,T4`."""
     required: list[frozenset[str]] = []
     forbidden: set[str] = set()
-    for text in values:
+    for given in values:
+        text = given.strip()
         if any_of and text.startswith("in:"):
-            names = frozenset(text[3:].split(","))
+            names = frozenset(name.strip() for name in text[3:].split(","))
             if any(not name or name.startswith("!") for name in names):
                 raise _bad(f"Badly formed '{field}': 'in:' takes traits without '!'. Got: {text}", field)
             required.append(names)
             continue
-        for name in text.split(","):
+        for name in (part.strip() for part in text.split(",")):
             bare = name.removeprefix("!") if forbid else name
-            if bare.startswith("in:"):
-                raise _bad(f"The format '{text}' only supported since microversion 1.39.", field)
-            if not bare or bare.startswith("!"):
-                expected = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if forbid else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
-                raise _bad(
-                    f"Invalid query string parameters: Expected '{field}' parameter value of the form: {expected}."
-                    f" Got: {text}",
-                    field,
-                )
+            if not bare or bare.startswith(("!", "in:")):
+                raise _bad_traits(text, field, forbid=forbid)
             if bare == name:
                 required.append(frozenset((name,)))
             else:
@@ -103,6 +99,16 @@ def parse_traits(values: Iterable[str], field: str, *, forbid: bool, any_of: boo
             field,
         )
     return TraitSets(tuple(required), frozenset(forbidden))
+
+
+def _bad_traits(text: str, field: str, *, forbid: bool) -> BadRequest:
+    expected = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if forbid else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    later = " The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since microversion 1.39."
+    return _bad(
+        f"Invalid query string parameters: Expected '{field}' parameter value of the form: {expected}."
+        f" Got: {text}.{later if 'in:' in text else ''}",
+        field,
+    )
 
 
 class AggregateSets(msgspec.Struct, frozen=True):
@@ -224,8 +230,7 @@ def candidates_request(query: Values, version: Version) -> CandidatesRequest:
     policy = query.get("group_policy", [None])[0]
     if policy not in {None, "none", "isolate"}:
         raise _bad(
-            f"Invalid query string parameters: group_policy is 'none' or 'isolate'. Got: {policy}",
-            "group_policy",
+            f"Invalid query string parameters: '{policy}' is not one of ['none', 'isolate']", "group_policy"
         )
     if policy is None and sum(1 for group in groups if group.suffix) > 1:
         raise _bad(
@@ -250,13 +255,15 @@ def _grouped(query: Values, version: Version) -> dict[str, dict[str, list[str]]]
     single = [
         key for key in ("limit", "group_policy", "root_required", "same_subtree") if version >= _SINCE[key]
     ]
-    pattern = _WORDS if version >= (1, 33) else _DIGITS
+    suffixes = _WORDS if version >= (1, 33) else _DIGITS
+    known = [key for key in _GROUP_KEYS if version >= _SINCE[key]]
+    pattern = re.compile(rf"({'|'.join(known)}){suffixes}")
     found: dict[str, dict[str, list[str]]] = {}
     for key, values in query.items():
-        match = None if key in single else pattern.match(key)
+        match = None if key in single else pattern.fullmatch(key)
         suffix = (match[2] or "") if match else ""
-        if match is None or version < _SINCE[match[1]] or (suffix and version < (1, 25)):
-            only_keys({key: values}, single)
+        if match is None or (suffix and version < (1, 25)):
+            only_keys({key: values}, single, [f"^{name}{suffixes}$" for name in known])
             continue
         found.setdefault(suffix, {})[match[1]] = values
     return found
@@ -284,28 +291,42 @@ def _group(suffix: str, values: Mapping[str, list[str]], version: Version) -> Re
 def _check_groups(
     groups: tuple[RequestGroup, ...], subtrees: tuple[frozenset[str], ...], version: Version
 ) -> None:
-    tied = frozenset().union(*subtrees)
-    for group in groups:
-        if group.resources or (group.suffix and group.suffix in tied and version >= (1, 36)):
-            continue
-        what = (
-            "member_of"
-            if group.member_of or group.not_member_of
-            else "required"
-            if group.required
-            else "resources"
-        )
+    """Raise BadRequest when a condition has no resources that it could apply to."""
+    bare = [group for group in groups if not group.resources]
+    if version < (1, 36):
+        _check_orphans(bare)
+    elif groups and len(bare) == len(groups):
+        raise _bad("There must be at least one resources or resources[$S] parameter.", "resources", MISSING)
+    if not groups:
         raise _bad(
-            f"All {what} parameters must be associated with resources: group '{group.suffix}' has no"
-            f" resources{group.suffix} and is in no same_subtree.",
-            f"{what}{group.suffix}",
-        )
-    if not any(group.resources for group in groups):
-        raise _bad(
-            "At least one group with resources is needed: 'resources' is a required property.",
+            "At least one request group (`resources` or `resources{$S}`) is required. ('resources' is a required property.)",
             "resources",
             MISSING,
         )
+    tied = frozenset().union(*subtrees)
+    loose = [group.suffix for group in bare if not group.suffix or group.suffix not in tied]
+    if loose:
+        raise _bad(
+            "Resourceless suffixed group request should be specified in `same_subtree` query param: bad group(s)"
+            f" - {', '.join(map(repr, loose))}",
+            "same_subtree",
+        )
+
+
+def _check_orphans(bare: Iterable[RequestGroup]) -> None:
+    conditions = (
+        ("required", "traits", [group.suffix for group in bare if group.required]),
+        ("member_of", "member_of", [g.suffix for g in bare if g.member_of or g.not_member_of]),
+    )
+    for key, name, suffixes in conditions:
+        if suffixes:
+            raise _bad(
+                f"All {name} parameters must be associated with resources. Found the following orphaned {name}"
+                f" keys: {', '.join(key + suffix for suffix in suffixes)}",
+                f"{key}{suffixes[0]}",
+            )
+    for group in bare:
+        raise _bad("All request groups must specify resources.", f"resources{group.suffix}")
 
 
 def _subtree(text: str, grouped: Mapping[str, object]) -> frozenset[str]:

@@ -36,7 +36,10 @@ async def reshape_providers(call: PlacementCall) -> Reply:
     wanted = {
         provider: NewInventories(
             given.resource_provider_generation,
-            {name: to_inventory(item, name, call.version) for name, item in given.inventories.items()},
+            {
+                name: to_inventory(item, provider, name, call.version)
+                for name, item in given.inventories.items()
+            },
         )
         for provider, given in call.body.inventories.items()
     }

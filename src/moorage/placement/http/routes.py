@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api import Endpoint, VersionScheme, between, since, until
+from moorage.api import Endpoint, between, since, until
 from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.placement.http import (
@@ -17,7 +17,7 @@ from moorage.placement.http import (
     traits,
     usages,
 )
-from moorage.placement.http.app import PlacementApi
+from moorage.placement.http.app import PlacementApi, PlacementVersions
 from moorage.placement.http.common import FIRST, LATEST, Uuid
 from moorage.placement.http.policies import DEFAULTS
 from moorage.placement.service import PlacementService
@@ -119,7 +119,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 )
 # fmt: on
 
-VERSIONS = VersionScheme("placement", FIRST, LATEST)
+VERSIONS = PlacementVersions("placement", FIRST, LATEST)
 
 
 def build_api(
