@@ -1,8 +1,9 @@
 # `make demo` on a fresh Debian 12 or 13, as root, is all a newcomer needs. Everything else is one command too.
 BIN := .venv/bin
+CONFORMANCE ?= ../shared/conformance
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup up demo check format test generated bench bench-placement lock clean
+.PHONY: help setup up demo check format test conformance generated bench bench-placement lock clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +29,9 @@ format: setup  ## put the code into form
 
 test: setup  ## every test that this machine can run; ARGS="-k name" for some
 	$(BIN)/pytest $(ARGS)
+
+conformance: setup  ## Placement's own tests and osc-placement's, by their runners in CONFORMANCE=../shared/conformance
+	@PYTHONPATH=. $(BIN)/python -m tests.placement.conformance --suites $(CONFORMANCE) $(ARGS)
 
 generated: setup  ## write the committed files that follow from the code: the table of who may do what
 	$(BIN)/pytest -q tests/api/test_authorisation.py --write
