@@ -96,6 +96,7 @@ async def running_cloud(
             "compute_port": 0,
             "placement_port": 0,
             "network_port": 0,
+            "metrics.port": 0,
             **{k.replace("__", "."): v for k, v in overrides.items()},
         },
     )

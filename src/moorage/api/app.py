@@ -108,19 +108,20 @@ class Api:
                     InternalError(f"Unexpected fault; the log has it as {request_id}."), request_id, headers
                 )
             await self._send(send, scope["method"], status, body, extra, version, request_id)
-            self._log(scope["method"], passage, status, time.perf_counter() - began)
+            passage.status = status
+            self._log(scope["method"], passage, time.perf_counter() - began)
 
-    def _log(self, method: str, passage: Passage, status: int, seconds: float) -> None:
+    def _log(self, method: str, passage: Passage, seconds: float) -> None:
         # Reads are many and change nothing; what agents send is logged as what it means. The table's path is logged,
         # not the client's: that one may hold anything.
-        quiet = status < 500 and (method in _READS or self.name == "agent")
+        quiet = passage.status < 500 and (method in _READS or self.name == "agent")
         say = log.debug if quiet else log.info
         say(
             "request.answered",
             api=self.name,
             method=method,
             route=passage.route,
-            status=status,
+            status=passage.status,
             seconds=round(seconds, 4),
         )
 

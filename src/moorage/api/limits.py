@@ -38,13 +38,15 @@ class Passage(msgspec.Struct):
 
     limits    what it must keep to
     refusal   what the server found wrong before the request was whole: the API answers with it
-    api, route  filled in by the API: its name, and the path of the table's row (never what the client sent)
+    api, route, status   filled in by the API: its name, the path of the table's row (never what the client sent; empty
+              where there is none), and what it answered
     """
 
     limits: Limits = Limits()
     refusal: MoorageError | None = None
     api: str = ""
     route: str = ""
+    status: int = 0
 
 
 _KEY = "moorage.passage"

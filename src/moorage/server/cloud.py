@@ -46,10 +46,14 @@ from moorage.operations.faults import Faults
 from moorage.placement.http.routes import build_api as placement_api
 from moorage.placement.service import PlacementService
 from moorage.server.control import Control, control_api
+from moorage.server.front import Front
+from moorage.server.health import Health, checks_of
 from moorage.server.hosts import HostEvents, Ratios
 from moorage.server.housekeeping import Housekeeping
 from moorage.server.images import ImageProxy
 from moorage.server.listeners import Listeners
+from moorage.server.metrics import CloudMetrics, MetricsApp
+from moorage.server.options import metrics_address
 from moorage.server.ovn import OvnKeepers
 from moorage.simulate import dump
 from moorage.store.database import Database
@@ -92,7 +96,7 @@ class Cloud:
         self.database = database
         self.signals = Signals(database)
         self.ports: dict[str, int] = {}
-        self.listeners = Listeners(api_config.limits(conf))
+        self.listeners = Listeners(api_config.limits(conf), self._front)
         self._tasks: list[asyncio.Task[None]] = []
         self._token = ServiceToken(identity.auth_url, username=identity.username, password=identity.password)
         self.authenticate = api_config.with_rate(conf, KeystoneAuthenticator(self._token))
@@ -160,6 +164,22 @@ class Cloud:
             database, interval=conf.compute.power_sync_interval, grace=conf.compute.power_sync_grace
         )
         self.power_sync = Keeper(database, self.signals, sync)
+        self.health = Health(
+            checks_of(
+                database,
+                self.signals,
+                self._token,
+                index_age=self._index_age,
+                oldest_index=conf.health.index_age,
+            )
+        )
+        self.metrics = CloudMetrics(
+            database,
+            service_down_time=conf.service_down_time,
+            index_age=self._index_age,
+            keepers=lambda: (self.housekeeping, self.power_sync, *self.ovn.keepers),
+            connections=lambda: self.listeners.connections,
+        )
         hosts = HostAuthenticator(self.link.registry)
         self._proxy = ImageProxy(database, hosts, self._token, identity.image_url)
         self.agent_app = Router(
@@ -180,6 +200,12 @@ class Cloud:
             ),
         }
 
+    def _index_age(self) -> float:
+        return self.placement.follower.age
+
+    def _front(self, app: Any) -> Any:
+        return Front(app, self.health, self.metrics.requests)
+
     def _compute_app(self) -> Any:
         control = control_api(
             Control(
@@ -187,7 +213,7 @@ class Cloud:
                 registry=self.link.registry,
                 compute=self.compute,
                 authenticate=self.authenticate,
-                index_age=lambda: self.placement.follower.age,
+                health=self.health,
                 dump=lambda: dump.taken(self.database, self.directory.states),
             )
         )
@@ -213,7 +239,15 @@ class Cloud:
             for name, app in self.apps.items():
                 face = api_config.with_cors(self.conf, app)
                 self.ports[name] = self.listeners.add(face, self.conf.listen, self.conf[f"{name}_port"])
+        self._serve_metrics()
         await self.listeners.start()
+
+    def _serve_metrics(self) -> None:
+        options = self.conf.metrics
+        if options.enabled:
+            port = options.port if Role.API in self.roles else options.conductor_port
+            app = MetricsApp(self.metrics, options.token)
+            self.ports["metrics"] = self.listeners.add(app, metrics_address(self.conf), port)
 
     async def stop(self) -> None:
         """Stop listening, bring operations to their next record, give up the leases."""

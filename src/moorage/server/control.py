@@ -7,7 +7,7 @@ POST /moorage/v1/operations/{operation_id}/resume
 POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
 GET  /moorage/v1/placement/dump                  the cloud as `moorage simulate` reads it
 GET  /moorage/v1/audit                           the invariants
-GET  /moorage/v1/health                          for load balancers; open
+GET  /moorage/v1/health                          what is wrong; load balancers ask /healthcheck (front.py)
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,6 +25,7 @@ from moorage.compute.http.control import CONTROL_ENDPOINTS, CONTROL_POLICIES
 from moorage.compute.service import ComputeService
 from moorage.core.errors import Conflict
 from moorage.operations import listing
+from moorage.server.health import Health
 from moorage.simulate.model import World
 from moorage.store.database import Database
 
@@ -34,13 +35,13 @@ ADMIN = "moorage:admin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What the handlers need. ``index_age``: seconds since the placement index equalled what was committed."""
+    """What the handlers need."""
 
     database: Database
     registry: Registry
     compute: ComputeService
     authenticate: Authenticator
-    index_age: Callable[[], float]
+    health: Health
     dump: Callable[[], Awaitable[World]]
 
 
@@ -92,10 +93,8 @@ async def run_audit(call: Call[Control]) -> Any:
 
 
 async def health(call: Call[Control]) -> Any:
-    """Whether this process serves: its database answers."""
-    async with call.app.database.read() as tx:
-        await tx.fetch("SELECT 1")
-    return {"status": "ok", "index_age_seconds": round(call.app.index_age(), 2)}
+    """Whether this process should be given requests, and why not."""
+    return await call.app.health.report()
 
 
 ENDPOINTS = (
@@ -105,7 +104,7 @@ ENDPOINTS = (
     Endpoint("POST", "/hosts/{name}/token", create_token, ADMIN, status=201),
     Endpoint("GET", "/placement/dump", dump_placement, ADMIN, response=World),
     Endpoint("GET", "/audit", run_audit, ADMIN),
-    Endpoint("GET", "/health", health),
+    Endpoint("GET", "/health", health, ADMIN),
 )
 
 

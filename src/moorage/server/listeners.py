@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -36,9 +36,13 @@ class _Server(uvicorn.Server):
 
 
 class Listeners:
-    """``add`` binds at once, so that ports are known before anything is served; ``start`` serves."""
+    """``add`` binds at once, so that ports are known before anything is served; ``start`` serves.
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    ``wrap`` is put around every application.
+    """
+
+    def __init__(self, limits: Limits | None = None, wrap: Callable[[ASGI], ASGI] = lambda app: app) -> None:
+        self._wrap = wrap
         self._limits = limits or Limits()
         self._servers: list[tuple[_Server, socket.socket]] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -71,7 +75,7 @@ class Listeners:
 
     def _add(self, app: ASGI, listener: socket.socket) -> None:
         config = uvicorn.Config(
-            app,
+            self._wrap(app),
             http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, limits=self._limits)),
             loop="none",
             ws="none",
@@ -82,6 +86,15 @@ class Listeners:
             timeout_graceful_shutdown=2,
         )
         self._servers.append((_Server(config), listener))
+
+    @property
+    def connections(self) -> dict[int, int]:
+        """Open connections by port."""
+        return {
+            listener.getsockname()[1]: len(server.server_state.connections)
+            for server, listener in self._servers
+            if listener.family != socket.AF_UNIX and listener.fileno() >= 0
+        }
 
     async def start(self) -> None:
         """Serve; returns when every listener accepts."""

@@ -1,5 +1,6 @@
 """The schema's migrations: Alembic, with the revisions in ``versions`` beside this file."""
 
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -52,6 +53,14 @@ def missing(url: str) -> list[str]:
     if current is None:
         return known
     return known[known.index(current) + 1 :] if current in known else []
+
+
+@cache
+def outdated() -> frozenset[str | None]:
+    """Revisions, and the lack of one, that this release's code cannot run against."""
+    scripts = ScriptDirectory(str(_SCRIPTS))
+    heads = set(scripts.get_heads())
+    return frozenset(each.revision for each in scripts.walk_revisions()) - heads | {None}
 
 
 def check(url: str) -> None:

@@ -1,12 +1,31 @@
 """Every option of the control plane, collected from its packages."""
 
+import ipaddress
+
 from oslo_config import cfg
 
 from moorage.api import config as api
 from moorage.compute import config as compute
 from moorage.core.config import Group
+from moorage.core.errors import MoorageError
 from moorage.network import config as network
 from moorage.placement import config as placement
+
+
+class OptionsWrong(MoorageError):
+    """Options contradict each other."""
+
+    code = "server.options_wrong"
+
+
+def metrics_address(conf: cfg.ConfigOpts) -> str:
+    """Where metrics are served; raises OptionsWrong where the network could read them without a token."""
+    address = str(conf.metrics.listen)
+    if not conf.metrics.token and not ipaddress.ip_address(address).is_loopback:
+        raise OptionsWrong(
+            f"[metrics] listen = {address} lets the network read the metrics: set the token of [metrics], or listen on 127.0.0.1"
+        )
+    return address
 
 
 def options() -> list[Group]:
@@ -80,10 +99,22 @@ def options() -> list[Group]:
         cfg.FloatOpt("ram_allocation_ratio", default=1.0, min=0.1, help="The same for memory."),
         cfg.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="The same for disk."),
     ]
+    metrics: list[cfg.Opt] = [
+        cfg.BoolOpt("enabled", default=True, help="Serve Prometheus' metrics at /metrics on a port of their own."),
+        cfg.StrOpt("listen", default="127.0.0.1", help="Its address; beyond the machine itself only with a token."),
+        cfg.PortOpt("port", default=9180, help="Its port."),
+        cfg.PortOpt("conductor_port", default=9181, help="The same for a conductor that runs by itself."),
+        cfg.StrOpt("token", secret=True, help="Who asks must bring it: Authorization: Bearer TOKEN. Default: none is needed."),
+    ]  # fmt: skip
+    health: list[cfg.Opt] = [
+        cfg.FloatOpt("index_age", default=30.0, min=1, help="Seconds that the placement index may lag behind; then /healthcheck says 503."),
+    ]  # fmt: skip
     return [
         ("DEFAULT", server),
         ("conductor", conductor),
         ("scheduler", scheduler),
+        ("metrics", metrics),
+        ("health", health),
         *api.options(),
         *compute.options(),
         *network.options(),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from moorage.keepers import Keeper
 from moorage.network.mechanisms.base import Mechanism
 from moorage.network.mechanisms.ovn.mechanism import OvnMechanism
 from moorage.network.mechanisms.ovn.plane import OvnPlane
@@ -30,6 +31,11 @@ class OvnKeepers:
     def mechanisms(self) -> Sequence[Mechanism]:
         """For the network service."""
         return [self._mechanism] if self._mechanism is not None else []
+
+    @property
+    def keepers(self) -> Sequence[Keeper]:
+        """What writes to OVN."""
+        return [self._plane.keeper] if self._plane is not None else []
 
     async def start(self, network: NetworkService) -> None:
         """Connect, write what differs, follow."""

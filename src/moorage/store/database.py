@@ -183,6 +183,14 @@ class Database:
             except TimeoutError:
                 pool.terminate()
 
+    @property
+    def connections(self) -> tuple[int, int]:
+        """Connections of the pool that are in use, and that are open."""
+        if self._pool is None:
+            return 0, 0
+        size: int = self._pool.get_size()
+        return size - self._pool.get_idle_size(), size
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """A read-write transaction; commits at the end of the block, rolls back when it raises.

@@ -49,6 +49,8 @@ class Signals:
         self._connection: Any = None
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        self.connected = False
+        """Whether signals of other processes arrive at the moment."""
 
     def subscribe(self, channel: str) -> Subscription:
         """A new subscription; it also gets what this process publishes by ``wake``."""
@@ -99,6 +101,7 @@ class Signals:
                     await connection.add_listener(channel, lambda _c, _p, name, _payload: self.wake(name))
                     listening.add(channel)
                     self.wake(channel)
+                self.connected = True
                 waiters = [asyncio.create_task(e.wait()) for e in (closed, self._changed)]
                 try:
                     done, _ = await asyncio.wait(waiters, timeout=_PROBE, return_when=asyncio.FIRST_COMPLETED)
@@ -109,4 +112,5 @@ class Signals:
                     # A server that vanished with its machine closes nothing: only asking shows that it is gone.
                     await connection.execute("SELECT 1", timeout=_PROBE)
         finally:
+            self.connected = False
             connection.terminate()

@@ -1,0 +1,103 @@
+"""What load balancers and Prometheus see of a whole cloud."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+
+from moorage.core.ids import new_id
+from moorage.store.database import Database
+from tests.cloud.test_boot import flavor, network, server
+from tests.server.test_metrics import samples
+from tests.support.cloud import TestCloud, running_cloud
+from tests.support.identity import Identity
+
+
+async def ask(
+    cloud: TestCloud, api: str, path: str, method: str = "GET", **headers: str
+) -> tuple[int, Any, str]:
+    """Status, headers and text of a request without a token."""
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.request(method, cloud.cloud.url(api) + path) as answer,
+    ):
+        return answer.status, answer.headers, await answer.text()
+
+
+async def test_every_port_says_whether_it_is_ready_and_strangers_learn_no_more(
+    database: Database, identity: Identity
+) -> None:
+    async with running_cloud(database, identity, hosts=0, health__index_age=1) as cloud:
+        admin, demo = await cloud.client("admin"), await cloud.client()
+        apis = ("compute", "placement", "network", "metrics")
+        for api in apis:
+            for path in ("/healthcheck", "/healthcheck/live"):
+                status, headers, text = await ask(cloud, api, path)
+                assert (status, text) == (200, "OK")
+                assert headers["content-type"].startswith("text/plain")
+            assert (await ask(cloud, api, "/healthcheck", "HEAD"))[0] == 200
+            assert (await ask(cloud, api, "/healthcheck", "POST"))[0] == 405
+        report = await admin.get("compute", "/moorage/v1/health")
+        assert report["ready"] is True
+        assert [c["name"] for c in report["checks"]] == ["database", "schema", "index", "signals", "keystone"]
+        assert (await demo.request("compute", "GET", "/moorage/v1/health"))[0] == 403
+        assert (await ask(cloud, "compute", "/moorage/v1/health"))[0] == 401
+
+        for task in cloud.cloud._tasks:  # the index stands still from now on
+            task.cancel()
+        async with asyncio.timeout(30):
+            while (await ask(cloud, "network", "/healthcheck"))[0] == 200:
+                await asyncio.sleep(0.1)
+        status, headers, text = await ask(cloud, "compute", "/healthcheck")
+        assert (status, headers["retry-after"], text) == (503, "5", "Service Unavailable")
+        assert (await ask(cloud, "compute", "/healthcheck/live"))[0] == 200
+        report = await admin.get("compute", "/moorage/v1/health")
+        (wrong,) = [each for each in report["checks"] if not each["ok"]]
+        assert wrong["name"] == "index"
+        assert "s old" in wrong["reason"]
+
+
+async def test_prometheus_reads_what_the_cloud_does(
+    database: Database, identity: Identity, image_id: str
+) -> None:
+    async with running_cloud(database, identity, hosts=3) as cloud:
+        demo = await cloud.client()
+        net, size = await network(demo), await flavor(cloud)
+        made = (await demo.make("compute", "/servers", server(image_id, size, net)))["server"]
+        await demo.wait_for(made["id"], "ACTIVE")
+        for _ in range(3):
+            await demo.request("compute", "GET", f"/servers/{new_id()}")
+            await demo.request("compute", "GET", f"/nothing/{new_id()}")
+        await ask(cloud, "network", "/v2.0/networks")
+        status, headers, text = await ask(cloud, "metrics", "/metrics")
+        assert status == 200
+        assert headers["content-type"].startswith("text/plain")
+        assert made["id"] not in text
+        found = samples(text)
+        requests = found["moorage_requests_total"]
+        assert requests["compute", "/servers", "POST", "202"] == 1
+        assert requests["compute", "/servers/{server_id}", "GET", "404"] == 3
+        assert requests["compute", "", "GET", "404"] == 3
+        took = found["moorage_request_duration_seconds_count"]
+        assert took["compute", "/servers", "POST"] == 1
+        assert found["moorage_hosts"][("up",)] == 3
+        assert found["moorage_command_recent_seconds_count"]["guest.spawn", "succeeded"] == 1
+        assert found["moorage_placement_index_age_seconds"][()] < 60
+        assert found["moorage_database_up"][()] == 1
+        assert sum(found["moorage_database_connections"].values()) == database.size
+        assert ("housekeeping",) in found["moorage_keeper_last_pass_timestamp_seconds"]
+        assert "process_open_fds" in found
+        _, headers, text = await ask(cloud, "metrics", "/metrics", Accept="application/openmetrics-text")
+        assert headers["content-type"].startswith("application/openmetrics-text")
+        assert text.endswith("# EOF\n")
+        for api in ("compute", "network", "placement"):
+            assert (await ask(cloud, api, "/metrics"))[0] in (401, 404)
+
+
+async def test_metrics_with_a_token_are_read_with_it_only(database: Database, identity: Identity) -> None:
+    async with running_cloud(database, identity, hosts=0, metrics__token="secret") as cloud:
+        assert (await ask(cloud, "metrics", "/metrics"))[0] == 401
+        assert (await ask(cloud, "metrics", "/metrics", Authorization="Bearer other"))[0] == 401
+        assert (await ask(cloud, "metrics", "/metrics", Authorization="Bearer secret"))[0] == 200
+        assert (await ask(cloud, "metrics", "/else"))[0] == 404
+        assert (await ask(cloud, "metrics", "/metrics", "DELETE"))[0] == 405
