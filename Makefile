@@ -33,8 +33,8 @@ test: setup  ## every test that this machine can run; ARGS="-k name" for some
 conformance: setup  ## Placement's own tests and osc-placement's, by their runners in CONFORMANCE=../shared/conformance
 	@PYTHONPATH=. $(BIN)/python -m tests.placement.conformance --suites $(CONFORMANCE) $(ARGS)
 
-generated: setup  ## write the committed files that follow from the code: the table of who may do what
-	$(BIN)/pytest -q tests/api/test_authorisation.py --write
+generated: setup  ## write the committed files that follow from the code: who may do what, the OpenAPI documents
+	$(BIN)/pytest -q tests/api/test_authorisation.py tests/api/test_openapi.py --write
 
 bench: setup  ## measure, assert nothing
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGS)

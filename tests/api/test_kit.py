@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
-from moorage.api import ALWAYS, Api, Call, Endpoint, Reply, RequestContext, VersionScheme, since
+from moorage.api import ALWAYS, Api, Call, Endpoint, Reply, RequestContext, VersionScheme, names, since
 from moorage.api.policy import Policies
 from moorage.core.errors import NotFound, Unauthorized
 
@@ -32,6 +32,10 @@ async def create(call: Call[Any]) -> Any:
 
 async def listing(call: Call[Any]) -> Any:
     return {"limit": call.query.limit, "tags": call.query.tag}
+
+
+async def echo(call: Call[Any]) -> Any:
+    return call.query
 
 
 async def show(call: Call[Any]) -> Any:
@@ -65,6 +69,7 @@ class Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 TABLE = (
     Endpoint("GET", "/", listing, None, query=Query),
     Endpoint("POST", "/things", create, "things:create", body=Create, status=202),
+    Endpoint("GET", "/things", echo, "things:show", query=names("name", strict="2.4", later={"size": "2.3"})),
     Endpoint("GET", "/things/{id}", show, "things:show"),
     Endpoint("PUT", "/things/{id}", show, "things:show", versions=since("2.5")),
     Endpoint("POST", "/things/{id}/later", show, "things:show", versions=since("2.5")),
@@ -158,6 +163,23 @@ def test_queries_are_typed(client: TestClient) -> None:
     assert client.get("/?limit=3&tag=a&tag=b").json() == {"limit": 3, "tags": ["a", "b"]}
     assert client.get("/?limit=x").status_code == 400
     assert client.get("/?colour=x").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("version", "query", "status"),
+    [
+        ("2.1", "colour=1", 200),
+        ("2.4", "colour=1", 400),
+        ("2.4", "name=1&size=2", 200),
+        ("2.4", "name=1", 200),
+    ],
+)
+def test_unknown_parameters_are_refused_from_their_version_on(
+    client: TestClient, version: str, query: str, status: int
+) -> None:
+    answer = client.get(f"/things?{query}", headers={"OpenStack-API-Version": f"compute {version}"})
+    assert answer.status_code == status
+    assert status == 200 or "colour" in answer.text
 
 
 def test_too_large_and_wrong_media(client: TestClient) -> None:

@@ -313,6 +313,32 @@ async def test_pages_and_order(member):
     assert (await member("GET", "/networks?status=DOWN", status=200))["networks"] == []
 
 
+async def test_a_filter_that_a_resource_does_not_have_is_refused(member, admin):
+    for plural in ("networks", "subnets", "ports", "security-groups", "security-group-rules"):
+        refused = await member("GET", f"/{plural}?colour=red", status=400)
+        assert "colour" in refused["NeutronError"]["message"]
+        await member("GET", f"/{plural}?project_id=p1&fields=id&limit=1", status=200)
+    await admin("GET", "/agents?colour=red", status=400)
+
+
+async def test_lists_are_filtered_by_tags(member):
+    made = {}
+    for tags in ("", "a", "a,b"):
+        made[tags] = (await make_network(member, name=tags or "none"))[0]["id"]
+        await member(
+            "PUT", f"/networks/{made[tags]}/tags", {"tags": tags.split(",") if tags else []}, status=200
+        )
+    for query, wanted in (
+        ("tags=a", {"a", "a,b"}),
+        ("tags=a,b", {"a,b"}),
+        ("tags-any=b,c", {"a,b"}),
+        ("not-tags=a,b", {"", "a"}),
+        ("not-tags-any=a,b", {""}),
+    ):
+        found = (await member("GET", f"/networks?{query}", status=200))["networks"]
+        assert {n["id"] for n in found} == {made[w] for w in wanted}, query
+
+
 async def test_tags(member):
     network, _ = await make_network(member)
     path = f"/networks/{network['id']}"

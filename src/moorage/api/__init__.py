@@ -3,7 +3,7 @@
 from moorage.api.app import Api
 from moorage.api.call import Call, Reply
 from moorage.api.context import RequestContext
-from moorage.api.endpoint import ALWAYS, Endpoint, between, since, until
+from moorage.api.endpoint import ALWAYS, Endpoint, Query, between, names, since, until
 from moorage.api.versions import Version, VersionScheme
 
 __all__ = [
@@ -11,11 +11,13 @@ __all__ = [
     "Api",
     "Call",
     "Endpoint",
+    "Query",
     "Reply",
     "RequestContext",
     "Version",
     "VersionScheme",
     "between",
+    "names",
     "since",
     "until",
 ]

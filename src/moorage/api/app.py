@@ -160,7 +160,7 @@ class Api:
         if len(rows) > 1 or endpoint.action is not None:
             self._authorize(endpoint, context)
         call.query = decode_query(
-            endpoint, query_pairs(scope["query_string"], passage.limits.query_parameters)
+            endpoint, query_pairs(scope["query_string"], passage.limits.query_parameters), version
         )
         answer = await endpoint.handler(call)
         return endpoint, answer if isinstance(answer, Reply) else Reply(answer)

@@ -7,7 +7,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from moorage.api.endpoint import Endpoint
+from moorage.api.endpoint import Endpoint, Query
+from moorage.api.versions import Version
 from moorage.core.errors import BadRequest, UnsupportedMediaType
 
 _AT = re.compile(r" - at `(key in )?\$?\.?(.*)`$")
@@ -74,12 +75,15 @@ def _bad(text: str, inside: str = "") -> BadRequest:
     )
 
 
-def decode_query(endpoint: Endpoint, pairs: list[tuple[str, str]]) -> Any:
-    """The query as the endpoint's type; without one, lists of strings by name."""
+def decode_query(endpoint: Endpoint, pairs: list[tuple[str, str]], version: Version) -> Any:
+    """The query as the endpoint's type; without one, lists of strings by name. Raises BadRequest naming the field."""
     given: dict[str, list[str]] = {}
     for key, value in pairs:
         given.setdefault(key, []).append(value)
     if endpoint.query is None:
+        return given
+    if isinstance(endpoint.query, Query):
+        _check_names(endpoint.query, given, version)
         return given
     shape = _shape(endpoint.query)
     found: dict[str, Any] = {}
@@ -90,6 +94,13 @@ def decode_query(endpoint: Endpoint, pairs: list[tuple[str, str]]) -> Any:
         return msgspec.convert(found, endpoint.query, strict=False)
     except msgspec.ValidationError as error:
         raise _bad(str(error)) from error
+
+
+def _check_names(query: Query, given: Mapping[str, Any], version: Version) -> None:
+    if query.strict is None or version < query.strict:
+        return
+    for key in given.keys() - query.known(version):
+        raise BadRequest(f"Additional query parameters are not allowed: {key[:64]}", field=key[:64])
 
 
 @lru_cache(maxsize=512)

@@ -1,6 +1,6 @@
 """Endpoints: an API is a tuple of these rows, and the router, 405 answers and documents follow from it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -27,15 +27,39 @@ def until(last: str) -> Range:
     return (0, 0), parse(last)
 
 
+class Query(msgspec.Struct, frozen=True):
+    """The parameters of a query that the handler reads as lists of texts.
+
+    names    each with the version it came with: before that it is unknown
+    strict   unknown ones are refused from this version on; None: they mean nothing, or the handler judges
+    """
+
+    names: Mapping[str, Version]
+    strict: Version | None = None
+
+    def known(self, version: Version) -> frozenset[str]:
+        """The parameters at a version."""
+        return frozenset(name for name, first in self.names.items() if first <= version)
+
+
+def names(*always: str, strict: str | None = None, later: Mapping[str, str] | None = None) -> Query:
+    """Parameters that were always there, and later ones with the version they came with."""
+    found: dict[str, Version] = dict.fromkeys(always, (0, 0))
+    found |= {name: parse(version) for name, version in (later or {}).items()}
+    return Query(found, parse(strict) if strict is not None else None)
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """One row of an API's table.
 
     method, path    ``/servers/{server_id}``; several rows may share them with different version ranges
     handler         ``async def show(call) -> Reply | body``
     policy          rule checked before the handler, against the caller's own project; None: open to all
-    body, query     msgspec types that the request is decoded to; None: no body is read / raw lists
+    body            msgspec type that the body is decoded to; None: no body is read
+    query           msgspec type that the query is decoded to, or a Query: lists by name; None: it has no parameters
     action          for POST …/action: the key of the body that chooses this row
     status          of an answer that is not a Reply
+    statuses        others that a Reply of this handler may have
     response        type of the body, for the API document
     media           accepted request media types
     """
@@ -48,6 +72,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     query: Any = None
     versions: Range = ALWAYS
     status: int = 200
+    statuses: tuple[int, ...] = ()
     response: Any = None
     action: str | None = None
     media: tuple[str, ...] = ("application/json",)

@@ -93,6 +93,31 @@ STYLES: Mapping[str, Render] = {
 }
 
 
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
+_ITEM = _object(status=_NUMBER, title=_TEXT, detail=_TEXT, request_id=_TEXT, code=_TEXT)
+
+SHAPES: Mapping[str, dict[str, Any]] = {
+    "compute": {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "propertyNames": {"enum": sorted(set(_COMPUTE_NAMES.values()))},
+        "additionalProperties": _object(code=_NUMBER, message=_TEXT),
+    },
+    "placement": _object(errors={"type": "array", "minItems": 1, "items": _ITEM}),
+    "network": _object(NeutronError=_object(type=_TEXT, message=_TEXT, detail=_TEXT)),
+    "baremetal": _object(error_message=_object(faultstring=_TEXT, faultcode=_TEXT)),
+    "control": _object(
+        error=_object(status=_NUMBER, code=_TEXT, message=_TEXT, details={"type": "object"}, request_id=_TEXT)
+    ),
+}
+"""The JSON Schema of each shape, for the documents."""
+
+
 def status_of(error: MoorageError, style: str) -> int:
     """The HTTP status; networking answers 409 where a quota is exceeded."""
     return 409 if style == "network" and isinstance(error, OverQuota) else error.status

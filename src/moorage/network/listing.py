@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from moorage.network import errors
 
@@ -40,6 +41,27 @@ def equals(column: Any) -> Condition:
     return condition
 
 
+def tags(column: Any) -> dict[str, Condition]:
+    """The four filters of tags: all of them, one of them, not all of them, none of them; given with commas."""
+
+    def all_of(values: list[str]) -> Any:
+        return column.contains(_split(values))
+
+    def any_of(values: list[str]) -> Any:
+        return column.has_any(sa.cast(_split(values), postgresql.ARRAY(sa.Text)))
+
+    return {
+        "tags": all_of,
+        "tags-any": any_of,
+        "not-tags": lambda values: sa.not_(all_of(values)),
+        "not-tags-any": lambda values: sa.not_(any_of(values)),
+    }
+
+
+def _split(values: list[str]) -> list[str]:
+    return [tag for value in values for tag in value.split(",")]
+
+
 def _flag(name: str, value: str) -> bool:
     if value.lower() in ("true", "1", "yes", "on", "t"):
         return True
@@ -59,7 +81,7 @@ def apply(
 ) -> Any:
     """``select`` with the query's conditions, order and limit. Raises InvalidInput for an unknown sort key.
 
-    Filters that the resource doesn't know are left out, as Neutron does unless told to be strict.
+    Filters that the resource doesn't know are left out: the API has refused them.
     """
     for name, values in query.filters.items():
         condition = filters.get(name)

@@ -182,6 +182,7 @@ def _segment_has(column: Any) -> listing.Condition:
 
 FILTERS: dict[str, listing.Condition] = {
     **{name: listing.equals(_n.c[name]) for name in (*_FIELDS, "revision_number")},
+    **listing.tags(_n.c.tags),
     "tenant_id": listing.equals(_n.c.project_id),
     "status": lambda values: sa.true() if "ACTIVE" in values else sa.false(),
     "router:external": listing.equals(_n.c.external),

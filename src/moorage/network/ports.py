@@ -297,6 +297,7 @@ FILTERS: dict[str, listing.Condition] = {
         )
     },
     "device_owner": listing.equals(_p.c.device_owner),
+    **listing.tags(_p.c.tags),
     "tenant_id": listing.equals(_p.c.project_id),
     "binding:vnic_type": listing.equals(_p.c.vnic_type),
     "binding:host_id": _bound_to,

@@ -243,6 +243,7 @@ FILTERS: dict[str, listing.Condition] = {
             "is_default",
         )
     },
+    **listing.tags(_g.c.tags),
     "tenant_id": listing.equals(_g.c.project_id),
 }
 RULE_FILTERS: dict[str, listing.Condition] = {

@@ -211,6 +211,7 @@ FILTERS: dict[str, listing.Condition] = {
             "gateway_ip", "enable_dhcp", "ipv6_ra_mode", "ipv6_address_mode", "revision_number",
         )
     },
+    **listing.tags(_s.c.tags),
     "tenant_id": listing.equals(_s.c.project_id),
     "shared": lambda values: _s.c.network_id.in_(sa.select(_n.c.id).where(listing.equals(_n.c.shared)(values))),
     "router:external": lambda values: _s.c.network_id.in_(

@@ -46,6 +46,7 @@ from moorage.operations.faults import Faults
 from moorage.placement.http.routes import build_api as placement_api
 from moorage.placement.service import PlacementService
 from moorage.server.control import Control, control_api
+from moorage.server.documents import openapi
 from moorage.server.front import Front
 from moorage.server.health import Health, checks_of
 from moorage.server.hosts import HostEvents, Ratios
@@ -215,6 +216,7 @@ class Cloud:
                 authenticate=self.authenticate,
                 health=self.health,
                 dump=lambda: dump.taken(self.database, self.directory.states),
+                openapi=openapi,
             )
         )
         return _Prefixes(

@@ -8,6 +8,7 @@ POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
 GET  /moorage/v1/placement/dump                  the cloud as `moorage simulate` reads it
 GET  /moorage/v1/audit                           the invariants
 GET  /moorage/v1/health                          what is wrong; load balancers ask /healthcheck (front.py)
+GET  /moorage/v1/openapi/{api}                   the OpenAPI document of an API; open
 """
 
 from collections.abc import Awaitable, Callable
@@ -35,7 +36,7 @@ ADMIN = "moorage:admin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What the handlers need."""
+    """What the handlers need. ``openapi``: the document of an API by its name."""
 
     database: Database
     registry: Registry
@@ -43,6 +44,7 @@ class Control:
     authenticate: Authenticator
     health: Health
     dump: Callable[[], Awaitable[World]]
+    openapi: Callable[[str], Any]
 
 
 class OperationsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,6 +99,11 @@ async def health(call: Call[Control]) -> Any:
     return await call.app.health.report()
 
 
+async def show_openapi(call: Call[Control]) -> Any:
+    """The OpenAPI document of an API: compute, placement, network, agent, control."""
+    return call.app.openapi(call.path["api"])
+
+
 ENDPOINTS = (
     Endpoint("GET", "/operations", list_operations, ADMIN, query=OperationsQuery),
     Endpoint("GET", "/operations/{operation_id}", show_operation, ADMIN),
@@ -105,6 +112,7 @@ ENDPOINTS = (
     Endpoint("GET", "/placement/dump", dump_placement, ADMIN, response=World),
     Endpoint("GET", "/audit", run_audit, ADMIN),
     Endpoint("GET", "/health", health, ADMIN),
+    Endpoint("GET", "/openapi/{api}", show_openapi),
 )
 
 

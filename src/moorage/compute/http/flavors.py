@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType, field
 
+from moorage.api.endpoint import names
 from moorage.api.paging import next_link
 from moorage.compute import flavors
 from moorage.compute.errors import FlavorNotFound, InvalidField
@@ -16,7 +17,7 @@ from moorage.core.errors import Conflict, NotFound
 from moorage.core.ids import new_id
 
 _ID = re.compile(r"(?! )[a-zA-Z0-9. _-]{1,255}(?<! )\Z")
-_QUERY = ("limit", "marker", "is_public", "minRam", "minDisk", "sort_key", "sort_dir")
+QUERY = names("limit", "marker", "is_public", "minRam", "minDisk", "sort_key", "sort_dir", strict="2.75")
 _SPECS = "os_compute_api:os-flavor-extra-specs:index"
 
 
@@ -64,7 +65,6 @@ async def details(call: ComputeCall) -> dict[str, Any]:
 
 
 async def _list(call: ComputeCall, path: str, *, whole: bool) -> dict[str, Any]:
-    values.strict_query(call, _QUERY)
     limit = values.page_limit(call)
     async with call.app.database.read() as tx:
         found = await flavors.list_(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from moorage.api.endpoint import names
 from moorage.api.paging import next_link
 from moorage.compute import hosts
 from moorage.compute.errors import HostNotFound, InvalidField
@@ -17,6 +18,8 @@ from moorage.compute.http.values import Body, ComputeCall, Flag
 from moorage.compute.model import HostView
 from moorage.core.errors import BadRequest
 
+QUERY = names("with_servers", strict="2.53")
+PAGES = names("limit", "marker", "hypervisor_hostname_pattern", "with_servers", strict="2.53")
 _BINARY = "nova-compute"
 _TYPES = {"qemu": "QEMU", "simulated": "fake"}
 
@@ -52,8 +55,6 @@ async def hypervisor_details(call: ComputeCall) -> dict[str, Any]:
 
 
 async def _hypervisors(call: ComputeCall, path: str, *, whole: bool) -> dict[str, Any]:
-    if call.version >= (2, 53):
-        values.strict_query(call, ("limit", "marker", "hypervisor_hostname_pattern", "with_servers"), (2, 53))
     found = [h for h in await _hosts(call) if h.facts]
     with_servers = False
     if call.version >= (2, 53):
@@ -107,8 +108,6 @@ def _servers(servers: Mapping[str, list[HostedServer]], host: HostView) -> dict[
 
 async def hypervisor(call: ComputeCall) -> dict[str, Any]:
     """GET /os-hypervisors/{hypervisor_id}."""
-    if call.version >= (2, 53):
-        values.strict_query(call, ("with_servers",), (2, 53))
     host = _find(call, await _hosts(call), call.path["hypervisor_id"])
     with_servers = call.version >= (2, 53) and values.flag(
         values.last(call, "with_servers") or "false", "with_servers"
@@ -215,7 +214,6 @@ def _whole(call: ComputeCall, host: HostView) -> dict[str, Any]:
 
 async def services(call: ComputeCall) -> dict[str, Any]:
     """GET /os-services: one for each compute host."""
-    values.strict_query(call, ("host", "binary"))
     name, binary = values.last(call, "host"), values.last(call, "binary")
     found = [h for h in await _hosts(call) if name in (None, h.name) and binary in (None, _BINARY)]
     return {"services": [_service(call, h) for h in found]}

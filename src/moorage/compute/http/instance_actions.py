@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from moorage.api.endpoint import names
 from moorage.api.paging import next_link
 from moorage.compute import actions, servers
 from moorage.compute.errors import InvalidField
@@ -12,6 +13,10 @@ from moorage.compute.placements import host_alias
 from moorage.compute.server_lists import moment
 from moorage.core.errors import BadRequest, NotFound
 
+QUERY = names(
+    strict="2.58",
+    later={"limit": "2.58", "marker": "2.58", "changes-since": "2.58", "changes-before": "2.66"},
+)
 _EVENTS = "os_compute_api:os-instance-actions:events"
 _DETAILS = "os_compute_api:os-instance-actions:events:details"
 
@@ -35,10 +40,8 @@ async def index(call: ComputeCall) -> dict[str, Any]:
 def _filters(call: ComputeCall) -> dict[str, Any]:
     if call.version < (2, 58):
         return {"limit": call.app.max_limit}
-    allowed = ["limit", "marker", "changes-since", *(["changes-before"] if call.version >= (2, 66) else [])]
-    values.strict_query(call, allowed, (2, 58))
-    for key in allowed:
-        if len(call.query.get(key, ())) > 1:
+    for key, given in call.query.items():
+        if len(given) > 1:
             raise InvalidField(
                 f"Invalid input for query parameter {key}: it is given more than once.", field=key
             )

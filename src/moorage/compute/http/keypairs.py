@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from moorage.api.call import Reply
+from moorage.api.endpoint import names
 from moorage.api.paging import next_link
 from moorage.compute import keypairs, quotas
 from moorage.compute.errors import InvalidField, KeyGenerationGone
@@ -16,6 +17,8 @@ from moorage.compute.model import Keypair
 
 _OLD_NAME = re.compile(r"[_\- a-zA-Z0-9]{1,255}\Z")
 _NAME = re.compile(r"[_\-@. a-zA-Z0-9]{1,255}\Z")
+QUERY = names("user_id", strict="2.75")
+PAGES = names("user_id", "limit", "marker", strict="2.75")
 _RULE = "os_compute_api:os-keypairs:"
 
 
@@ -38,13 +41,8 @@ async def _user(call: ComputeCall, verb: str, asked: str | None) -> str:
     return user
 
 
-def _query_names(*, paged: bool) -> tuple[str, ...]:
-    return ("user_id", "limit", "marker") if paged else ("user_id",)
-
-
 async def index(call: ComputeCall) -> dict[str, Any]:
     """GET /os-keypairs; pages from 2.35 on."""
-    values.strict_query(call, _query_names(paged=True))
     user = await _user(call, "index", values.last(call, "user_id"))
     paged = call.version >= (2, 35)
     limit = values.page_limit(call) if paged else None
@@ -60,7 +58,6 @@ async def index(call: ComputeCall) -> dict[str, Any]:
 
 async def show(call: ComputeCall) -> dict[str, Any]:
     """GET /os-keypairs/{name}."""
-    values.strict_query(call, _query_names(paged=False))
     user = await _user(call, "show", values.last(call, "user_id"))
     async with call.app.database.read() as tx:
         key = await keypairs.get(tx, user, call.path["name"])
@@ -119,7 +116,6 @@ async def _material(call: ComputeCall, given: NewKeypair, kind: str) -> tuple[st
 
 async def delete(call: ComputeCall) -> Reply:
     """DELETE /os-keypairs/{name}."""
-    values.strict_query(call, _query_names(paged=False))
     user = await _user(call, "delete", values.last(call, "user_id"))
     async with call.app.database.transaction() as tx:
         await keypairs.delete(tx, user, call.path["name"])

@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from moorage.api import Api
 from moorage.api.auth import Authenticator
-from moorage.api.endpoint import ALWAYS, Endpoint, Range, since, until
+from moorage.api.endpoint import ALWAYS, Endpoint, Range, names, since, until
 from moorage.api.policy import Policies
 from moorage.compute.http import (
     aggregates,
@@ -45,9 +45,9 @@ def _action(
 
 
 SERVERS = (
-    Endpoint("GET", "/servers", servers.index, _p("servers:index")),
+    Endpoint("GET", "/servers", servers.index, _p("servers:index"), query=servers.QUERY),
     Endpoint("POST", "/servers", servers.create, _p("servers:create"), server_bodies.CreateBody, status=202),
-    Endpoint("GET", "/servers/detail", servers.details, _p("servers:detail")),
+    Endpoint("GET", "/servers/detail", servers.details, _p("servers:detail"), query=servers.QUERY),
     Endpoint("GET", _S, servers.show, _p("servers:show")),
     Endpoint("PUT", _S, servers.update, _p("servers:update"), server_bodies.UpdateBody),
     Endpoint("DELETE", _S, servers.delete, _p("servers:delete"), status=204),
@@ -134,7 +134,13 @@ PARTS = (
         status=204,
     ),
     Endpoint(
-        "PUT", f"{_S}/tags/{{tag}}", server_parts.add_tag, _p("os-server-tags:update"), versions=since("2.26")
+        "PUT",
+        f"{_S}/tags/{{tag}}",
+        server_parts.add_tag,
+        _p("os-server-tags:update"),
+        versions=since("2.26"),
+        status=201,
+        statuses=(204,),
     ),
     Endpoint(
         "DELETE",
@@ -155,9 +161,16 @@ PARTS = (
         f"{_S}/os-volume_attachments",
         server_parts.volume_attachments,
         _p("os-volumes-attachments:index"),
+        query=names("limit", "offset", strict="2.75"),
     ),
     Endpoint("GET", f"{_S}/os-security-groups", server_parts.security_groups, _p("os-security-groups:list")),
-    Endpoint("GET", f"{_S}/os-instance-actions", instance_actions.index, _p("os-instance-actions:list")),
+    Endpoint(
+        "GET",
+        f"{_S}/os-instance-actions",
+        instance_actions.index,
+        _p("os-instance-actions:list"),
+        query=instance_actions.QUERY,
+    ),
     Endpoint(
         "GET",
         f"{_S}/os-instance-actions/{{request_id}}",
@@ -168,9 +181,9 @@ PARTS = (
 
 _F = "/flavors/{flavor_id}"
 FLAVORS = (
-    Endpoint("GET", "/flavors", flavors.index, _p("flavors")),
+    Endpoint("GET", "/flavors", flavors.index, _p("flavors"), query=flavors.QUERY),
     Endpoint("POST", "/flavors", flavors.create, _p("os-flavor-manage:create"), flavors.CreateBody),
-    Endpoint("GET", "/flavors/detail", flavors.details, _p("flavors")),
+    Endpoint("GET", "/flavors/detail", flavors.details, _p("flavors"), query=flavors.QUERY),
     Endpoint("GET", _F, flavors.show, _p("flavors")),
     Endpoint(
         "PUT", _F, flavors.update, _p("os-flavor-manage:update"), flavors.UpdateBody, versions=since("2.55")
@@ -210,19 +223,49 @@ FLAVORS = (
     ),
 )
 
+_USER = names("user_id", strict="2.75")
 PEOPLE = (
-    Endpoint("GET", "/os-keypairs", keypairs.index, _p("os-keypairs:index")),
-    Endpoint("POST", "/os-keypairs", keypairs.create, _p("os-keypairs:create"), keypairs.CreateBody),
-    Endpoint("GET", "/os-keypairs/{name}", keypairs.show, _p("os-keypairs:show")),
-    Endpoint("DELETE", "/os-keypairs/{name}", keypairs.delete, _p("os-keypairs:delete")),
-    Endpoint("GET", "/limits", quotas.limits, _p("limits")),
-    Endpoint("GET", "/os-quota-sets/{project_id}", quotas.show, _p("os-quota-sets:show")),
-    Endpoint("GET", "/os-quota-sets/{project_id}/detail", quotas.detail, _p("os-quota-sets:detail")),
+    Endpoint("GET", "/os-keypairs", keypairs.index, _p("os-keypairs:index"), query=keypairs.PAGES),
+    Endpoint(
+        "POST",
+        "/os-keypairs",
+        keypairs.create,
+        _p("os-keypairs:create"),
+        keypairs.CreateBody,
+        statuses=(201,),
+    ),
+    Endpoint("GET", "/os-keypairs/{name}", keypairs.show, _p("os-keypairs:show"), query=keypairs.QUERY),
+    Endpoint(
+        "DELETE",
+        "/os-keypairs/{name}",
+        keypairs.delete,
+        _p("os-keypairs:delete"),
+        query=keypairs.QUERY,
+        status=204,
+        statuses=(202,),
+    ),
+    Endpoint("GET", "/limits", quotas.limits, _p("limits"), query=names("tenant_id", strict="2.75")),
+    Endpoint("GET", "/os-quota-sets/{project_id}", quotas.show, _p("os-quota-sets:show"), query=_USER),
+    Endpoint(
+        "GET", "/os-quota-sets/{project_id}/detail", quotas.detail, _p("os-quota-sets:detail"), query=_USER
+    ),
     Endpoint("GET", "/os-quota-sets/{project_id}/defaults", quotas.defaults, _p("os-quota-sets:defaults")),
     Endpoint(
-        "PUT", "/os-quota-sets/{project_id}", quotas.update, _p("os-quota-sets:update"), quotas.QuotaSet
+        "PUT",
+        "/os-quota-sets/{project_id}",
+        quotas.update,
+        _p("os-quota-sets:update"),
+        quotas.QuotaSet,
+        query=_USER,
     ),
-    Endpoint("DELETE", "/os-quota-sets/{project_id}", quotas.delete, _p("os-quota-sets:delete"), status=202),
+    Endpoint(
+        "DELETE",
+        "/os-quota-sets/{project_id}",
+        quotas.delete,
+        _p("os-quota-sets:delete"),
+        query=_USER,
+        status=202,
+    ),
     Endpoint("GET", "/os-quota-class-sets/{class_id}", quotas.show_class, _p("os-quota-class-sets:show")),
     Endpoint(
         "PUT",
@@ -231,7 +274,13 @@ PEOPLE = (
         _p("os-quota-class-sets:update"),
         quotas.QuotaClass,
     ),
-    Endpoint("GET", "/os-server-groups", groups.index, _p("os-server-groups:index")),
+    Endpoint(
+        "GET",
+        "/os-server-groups",
+        groups.index,
+        _p("os-server-groups:index"),
+        query=names("all_projects", "limit", "offset", strict="2.75"),
+    ),
     Endpoint("POST", "/os-server-groups", groups.create, _p("os-server-groups:create"), groups.CreateBody),
     Endpoint("GET", "/os-server-groups/{group_id}", groups.show, _p("os-server-groups:show")),
     Endpoint(
@@ -249,8 +298,14 @@ def _aggregate_action(name: str, handler: Any, body: Any) -> Endpoint:
 HOSTS = (
     Endpoint("GET", "/os-availability-zone", hosts.zones, _p("os-availability-zone:list")),
     Endpoint("GET", "/os-availability-zone/detail", hosts.zone_details, _p("os-availability-zone:detail")),
-    Endpoint("GET", "/os-hypervisors", hosts.hypervisors, _p("os-hypervisors:list")),
-    Endpoint("GET", "/os-hypervisors/detail", hosts.hypervisor_details, _p("os-hypervisors:list-detail")),
+    Endpoint("GET", "/os-hypervisors", hosts.hypervisors, _p("os-hypervisors:list"), query=hosts.PAGES),
+    Endpoint(
+        "GET",
+        "/os-hypervisors/detail",
+        hosts.hypervisor_details,
+        _p("os-hypervisors:list-detail"),
+        query=hosts.PAGES,
+    ),
     Endpoint(
         "GET",
         "/os-hypervisors/statistics",
@@ -258,10 +313,16 @@ HOSTS = (
         _p("os-hypervisors:statistics"),
         versions=until("2.87"),
     ),
-    Endpoint("GET", _H, hosts.hypervisor, _p("os-hypervisors:show")),
+    Endpoint("GET", _H, hosts.hypervisor, _p("os-hypervisors:show"), query=hosts.QUERY),
     Endpoint("GET", f"{_H}/search", hosts.search, _p("os-hypervisors:search"), versions=until("2.52")),
     Endpoint("GET", f"{_H}/servers", hosts.servers_of, _p("os-hypervisors:servers"), versions=until("2.52")),
-    Endpoint("GET", "/os-services", hosts.services, _p("os-services:list")),
+    Endpoint(
+        "GET",
+        "/os-services",
+        hosts.services,
+        _p("os-services:list"),
+        query=names("host", "binary", strict="2.75"),
+    ),
     Endpoint(
         "PUT",
         "/os-services/{service_id}",

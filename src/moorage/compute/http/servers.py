@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moorage.api.call import Reply
+from moorage.api.endpoint import names
 from moorage.api.paging import next_link
 from moorage.compute import server_edits, server_lists, server_state, servers
 from moorage.compute.errors import InvalidField
@@ -13,67 +14,21 @@ from moorage.compute.model import CreateRequest, Server
 from moorage.compute.server_lists import SORT_KEYS, ListRequest
 
 _FORCED_HOST = "os_compute_api:servers:create:forced_host"
-_ANY_VERSION = frozenset(
-    [
-        "user_id",
-        "project_id",
-        "tenant_id",
-        "launch_index",
-        "image_ref",
-        "image",
-        "kernel_id",
-        "ramdisk_id",
-        "hostname",
-        "key_name",
-        "power_state",
-        "vm_state",
-        "task_state",
-        "host",
-        "node",
-        "flavor",
-        "reservation_id",
-        "launched_at",
-        "terminated_at",
-        "availability_zone",
-        "name",
-        "display_name",
-        "description",
-        "display_description",
-        "locked_by",
-        "uuid",
-        "root_device_name",
-        "config_drive",
-        "access_ip_v4",
-        "access_ip_v6",
-        "auto_disk_config",
-        "progress",
-        "sort_key",
-        "sort_dir",
-        "all_tenants",
-        "soft_deleted",
-        "deleted",
-        "status",
-        "changes-since",
-        "ip",
-        "ip6",
-        "created_at",
-        "block_device_mapping",
-        "services",
-        "metadata",
-        "system_metadata",
-        "info_cache",
-        "security_groups",
-        "pci_devices",
-        "limit",
-        "marker",
-        "tags",
-        "tags-any",
-        "not-tags",
-        "not-tags-any",
-        "changes-before",
-        "locked",
-    ]
-)
+QUERY = names(
+    "user_id", "project_id", "tenant_id", "launch_index", "image_ref", "image", "kernel_id", "ramdisk_id",
+    "hostname", "key_name", "power_state", "vm_state", "task_state", "host", "node", "flavor",
+    "reservation_id", "launched_at", "terminated_at", "availability_zone", "name", "display_name",
+    "description", "display_description", "locked_by", "uuid", "root_device_name", "config_drive",
+    "access_ip_v4", "access_ip_v6", "auto_disk_config", "progress", "sort_key", "sort_dir", "all_tenants",
+    "soft_deleted", "deleted", "status", "changes-since", "ip", "ip6", "created_at", "block_device_mapping",
+    "services", "metadata", "system_metadata", "info_cache", "security_groups", "pci_devices", "limit",
+    "marker",
+    strict="2.75",
+    later={
+        "tags": "2.26", "tags-any": "2.26", "not-tags": "2.26", "not-tags-any": "2.26", "changes-before": "2.66",
+        "locked": "2.73",
+    },
+)  # fmt: skip
 # Sort keys that were taken below 2.75 and say nothing here.
 _OLD_SORT_KEYS = frozenset(
     [
@@ -100,14 +55,6 @@ _OLD_SORT_KEYS = frozenset(
         "vm_mode",
     ]
 )
-_LATER = {
-    "tags": (2, 26),
-    "tags-any": (2, 26),
-    "not-tags": (2, 26),
-    "not-tags-any": (2, 26),
-    "changes-before": (2, 66),
-    "locked": (2, 73),
-}
 
 
 async def create(call: ComputeCall) -> Reply:
@@ -200,8 +147,8 @@ async def reset_state(call: ComputeCall) -> None:
 
 
 def _list_request(call: ComputeCall, everyone: str) -> ListRequest:
-    values.strict_query(call, [k for k in _ANY_VERSION if call.version >= _LATER.get(k, (2, 1))])
-    filters = {k: v for k, v in call.query.items() if call.version >= _LATER.get(k, (2, 1))}
+    known = QUERY.known(call.version)
+    filters = {k: v for k, v in call.query.items() if k in known}
     if call.version < (2, 5) and not call.context.is_admin:
         filters.pop("ip6", None)
     all_projects = _all_tenants(call, filters)

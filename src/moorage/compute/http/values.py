@@ -4,7 +4,7 @@ import base64
 import binascii
 import ipaddress
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -140,14 +140,6 @@ def refuse_newer(body: msgspec.Struct, version: Version, since: Mapping[str, Ver
 def given(value: Any, default: Any = None) -> Any:
     """The value, or the default where the field was left out."""
     return default if value is msgspec.UNSET else value
-
-
-def strict_query(call: ComputeCall, allowed: Collection[str], since: Version = (2, 75)) -> None:
-    """From ``since`` on, unknown query parameters are refused; raises InvalidField."""
-    if call.version >= since:
-        for key in call.query:
-            if key not in allowed:
-                raise InvalidField(f"Additional query parameters are not allowed: {key[:64]}", field=key[:64])
 
 
 def last(call: ComputeCall, key: str) -> str | None:

@@ -2,7 +2,7 @@
 
 Neutron's ways that a reader may not expect: attributes that a rule hides are left out of the answer; a write of an
 attribute that has a rule of its own needs that rule too, unless a create gives just its default; ``fields`` picks
-attributes of the answer; every other query parameter is a filter.
+attributes of the answer; every other query parameter is a filter, and one that a resource does not have is refused.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
-from moorage.api import Call, Reply
+from moorage.api import Call, Query, Reply, names
 from moorage.api.paging import limit_of, next_link
 from moorage.network import errors, listing
 from moorage.network.service import NetworkService
 from moorage.store.database import Database, Tx
 
-_CONTROLS = frozenset({"fields", "sort_key", "sort_dir", "limit", "marker", "page_reverse"})
+CONTROLS = ("fields", "sort_key", "sort_dir", "limit", "marker", "page_reverse")
+
+FIELDS = names("fields")
 
 
 class HostAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +85,11 @@ class Face(msgspec.Struct, frozen=True):
         return Reply(body)
 
 
+def filters(conditions: Iterable[str]) -> Query:
+    """The parameters of a list; others are refused, as by Neutron's filter validation."""
+    return Query(dict.fromkeys((*conditions, *CONTROLS), (0, 0)), strict=(0, 0))
+
+
 def seen_by(call: NetworkCall) -> str | None:
     """Whose things the caller sees; None for everybody's. A token without project sees nobody's."""
     return None if call.context.is_admin or call.context.is_service else call.context.project_id or ""
@@ -96,7 +103,7 @@ def list_query(call: NetworkCall) -> listing.ListQuery:
         raise errors.InvalidInput("every sort_key needs a sort_dir of asc or desc", field="sort_dir")
     descending = [d == "desc" for d in directions] or [False] * len(keys)
     return listing.ListQuery(
-        filters={k: v for k, v in given.items() if k not in _CONTROLS},
+        filters={k: v for k, v in given.items() if k not in CONTROLS},
         sort=tuple(zip(keys, descending, strict=True)),
         limit=limit_of(given["limit"][-1]) if "limit" in given else None,
         marker=given["marker"][-1] if given.get("marker", [""])[-1] else None,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from moorage.core.errors import NotFound
-from moorage.network.http.common import HostAgent, NetworkCall
+from moorage.network.http.common import CONTROLS, HostAgent, NetworkCall, filters
 
 # alias: (name, what it adds)
 EXTENSIONS: dict[str, tuple[str, str]] = {
@@ -13,6 +13,7 @@ EXTENSIONS: dict[str, tuple[str, str]] = {
     "default-subnetpools": ("Default Subnetpools", "Subnets without a pool of prefixes are always given a CIDR."),
     "external-net": ("Neutron external network", "Networks that lead out of the cloud."),
     "extra_dhcp_opt": ("Neutron Extra DHCP options", "DHCP options of one port."),
+    "filter-validation": ("Filter parameters validation", "Filters that a resource does not have are refused."),
     "ip_allocation": ("IP Allocation", "When a port gets its addresses."),
     "ip-substring-filtering": ("IP address substring filtering", "Ports by a part of their address."),
     "net-mtu": ("Network MTU", "The largest packet of a network, in bytes."),
@@ -33,6 +34,19 @@ EXTENSIONS: dict[str, tuple[str, str]] = {
     "stateful-security-group": ("Stateful security group", "Whether answers are let through."),
     "subnet-service-types": ("Subnet service types", "What kinds of ports a subnet is for."),
 }  # fmt: skip
+AGENT_FILTERS = filters(
+    (
+        "id",
+        "host",
+        "agent_type",
+        "binary",
+        "topic",
+        "alive",
+        "admin_state_up",
+        "availability_zone",
+        "description",
+    )
+)
 _COLLECTIONS = (
     "network",
     "subnet",
@@ -102,8 +116,9 @@ def _agent(host: HostAgent) -> dict[str, Any]:
 async def agents(call: NetworkCall) -> Any:
     async with call.app.database.read() as tx:
         hosts = await call.app.agents(tx) if call.app.agents else []
-    wanted = call.query.get("host")
-    return {"agents": [_agent(h) for h in hosts if wanted is None or h.host in wanted]}
+    wanted = {k: {v.lower() for v in values} for k, values in call.query.items() if k not in CONTROLS}
+    shown = [_agent(h) for h in hosts]
+    return {"agents": [a for a in shown if all(str(a[k]).lower() in v for k, v in wanted.items())]}
 
 
 async def agent(call: NetworkCall) -> Any:

@@ -7,9 +7,14 @@ from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.network.http import bodies as b
 from moorage.network.http import discovery, networks, ports, quotas, security_groups, subnets, tags
-from moorage.network.http.common import Agents, NetworkApp
+from moorage.network.http.common import FIELDS, Agents, NetworkApp, filters
 from moorage.network.http.policies import DEFAULTS
+from moorage.network.networks import FILTERS as NETWORK_FILTERS
+from moorage.network.ports import FILTERS as PORT_FILTERS
+from moorage.network.security_groups import FILTERS as GROUP_FILTERS
+from moorage.network.security_groups import RULE_FILTERS
 from moorage.network.service import NetworkService
+from moorage.network.subnets import FILTERS as SUBNET_FILTERS
 from moorage.store.database import Database
 
 
@@ -30,36 +35,36 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET",    "/v2.0",                           discovery.resources),
     Endpoint("GET",    "/v2.0/extensions",                discovery.extensions,          "get_extension"),
     Endpoint("GET",    "/v2.0/extensions/{id}",           discovery.extension,           "get_extension"),
-    Endpoint("GET",    "/v2.0/agents",                    discovery.agents,              "get_agent"),
+    Endpoint("GET",    "/v2.0/agents",                    discovery.agents,              "get_agent", query=discovery.AGENT_FILTERS),
     Endpoint("GET",    "/v2.0/agents/{id}",               discovery.agent,               "get_agent"),
 
-    Endpoint("GET",    "/v2.0/networks",                  networks.index,                "get_network"),
+    Endpoint("GET",    "/v2.0/networks",                  networks.index,                "get_network", query=filters(NETWORK_FILTERS)),
     Endpoint("POST",   "/v2.0/networks",                  networks.create,               "create_network", body=b.CreateNetwork, status=201),
-    Endpoint("GET",    "/v2.0/networks/{id}",             networks.show,                 "get_network"),
+    Endpoint("GET",    "/v2.0/networks/{id}",             networks.show,                 "get_network", query=FIELDS),
     Endpoint("PUT",    "/v2.0/networks/{id}",             networks.update,               "update_network", body=b.UpdateNetwork),
     Endpoint("DELETE", "/v2.0/networks/{id}",             networks.delete,               "delete_network", status=204),
 
-    Endpoint("GET",    "/v2.0/subnets",                   subnets.index,                 "get_subnet"),
+    Endpoint("GET",    "/v2.0/subnets",                   subnets.index,                 "get_subnet", query=filters(SUBNET_FILTERS)),
     Endpoint("POST",   "/v2.0/subnets",                   subnets.create,                "create_subnet", body=b.CreateSubnet, status=201),
-    Endpoint("GET",    "/v2.0/subnets/{id}",              subnets.show,                  "get_subnet"),
+    Endpoint("GET",    "/v2.0/subnets/{id}",              subnets.show,                  "get_subnet", query=FIELDS),
     Endpoint("PUT",    "/v2.0/subnets/{id}",              subnets.update,                "update_subnet", body=b.UpdateSubnet),
     Endpoint("DELETE", "/v2.0/subnets/{id}",              subnets.delete,                "delete_subnet", status=204),
 
-    Endpoint("GET",    "/v2.0/ports",                     ports.index,                   "get_port"),
+    Endpoint("GET",    "/v2.0/ports",                     ports.index,                   "get_port", query=filters(PORT_FILTERS)),
     Endpoint("POST",   "/v2.0/ports",                     ports.create,                  "create_port", body=b.CreatePort, status=201),
-    Endpoint("GET",    "/v2.0/ports/{id}",                ports.show,                    "get_port"),
+    Endpoint("GET",    "/v2.0/ports/{id}",                ports.show,                    "get_port", query=FIELDS),
     Endpoint("PUT",    "/v2.0/ports/{id}",                ports.update,                  "update_port", body=b.UpdatePort),
     Endpoint("DELETE", "/v2.0/ports/{id}",                ports.delete,                  "delete_port", status=204),
 
-    Endpoint("GET",    "/v2.0/security-groups",           security_groups.index,         "get_security_group"),
+    Endpoint("GET",    "/v2.0/security-groups",           security_groups.index,         "get_security_group", query=filters(GROUP_FILTERS)),
     Endpoint("POST",   "/v2.0/security-groups",           security_groups.create,        "create_security_group", body=b.CreateGroup, status=201),
-    Endpoint("GET",    "/v2.0/security-groups/{id}",      security_groups.show,          "get_security_group"),
+    Endpoint("GET",    "/v2.0/security-groups/{id}",      security_groups.show,          "get_security_group", query=FIELDS),
     Endpoint("PUT",    "/v2.0/security-groups/{id}",      security_groups.update,        "update_security_group", body=b.UpdateGroup),
     Endpoint("DELETE", "/v2.0/security-groups/{id}",      security_groups.delete,        "delete_security_group", status=204),
 
-    Endpoint("GET",    "/v2.0/security-group-rules",      security_groups.rule_index,    "get_security_group_rule"),
+    Endpoint("GET",    "/v2.0/security-group-rules",      security_groups.rule_index,    "get_security_group_rule", query=filters(RULE_FILTERS)),
     Endpoint("POST",   "/v2.0/security-group-rules",      security_groups.create_rules,  "create_security_group_rule", body=b.CreateRule, status=201),
-    Endpoint("GET",    "/v2.0/security-group-rules/{id}", security_groups.show_rule,     "get_security_group_rule"),
+    Endpoint("GET",    "/v2.0/security-group-rules/{id}", security_groups.show_rule,     "get_security_group_rule", query=FIELDS),
     Endpoint("DELETE", "/v2.0/security-group-rules/{id}", security_groups.delete_rule,   "delete_security_group_rule", status=204),
 
     Endpoint("GET",    "/v2.0/quotas",                    quotas.index,                  "get_quota"),

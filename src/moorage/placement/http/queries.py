@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
+from moorage.api import Query as ParameterNames
 from moorage.api import Version
 from moorage.core.errors import BadRequest
 from moorage.core.ids import is_uuid
@@ -35,6 +36,7 @@ _SINCE: dict[str, Version] = {
     "root_required": (1, 35),
     "same_subtree": (1, 36),
 }
+CANDIDATES = ParameterNames(_SINCE)
 
 
 def _bad(message: str, field: str, code: str = BAD) -> BadRequest:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from moorage.api import Reply
+from moorage.api import Reply, names
 from moorage.core.ids import new_id
 from moorage.placement import providers
 from moorage.placement.http.common import (
@@ -22,6 +22,10 @@ from moorage.placement.http.common import (
 from moorage.placement.http.queries import provider_filter
 from moorage.placement.reads import PROVIDERS, PROVIDERS_BY_ID
 
+# From which version on each parameter is known; what is not is refused in the words of this API's clients.
+QUERY = names(
+    "name", "uuid", later={"member_of": "1.3", "resources": "1.4", "in_tree": "1.14", "required": "1.18"}
+)
 ProviderName = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -47,7 +51,7 @@ class UpdateNestedProvider(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 async def list_providers(call: PlacementCall) -> Reply:
     """Answer the providers that meet every condition of the query."""
-    only_keys(call.query, _allowed(call))
+    only_keys(call.query, QUERY.known(call.version))
     wanted = provider_filter(call.query, call.version)
     single = {key: call.query[key][0] if key in call.query else None for key in ("name", "uuid", "in_tree")}
     async with call.app.database.read() as tx:
@@ -59,11 +63,6 @@ async def list_providers(call: PlacementCall) -> Reply:
             found = await PROVIDERS_BY_ID.all(tx, ids=[p.id for p in found if p.id in ids])
     body = {"resource_providers": [render_provider(call, provider) for provider in found]}
     return reply(call, body, changed_at=newest(found))
-
-
-def _allowed(call: PlacementCall) -> list[str]:
-    since = {"member_of": (1, 3), "resources": (1, 4), "in_tree": (1, 14), "required": (1, 18)}
-    return ["name", "uuid", *(key for key, first in since.items() if call.version >= first)]
 
 
 async def create_provider(call: PlacementCall) -> Reply:

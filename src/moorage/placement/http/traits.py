@@ -7,12 +7,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorage.api import Reply
+from moorage.api import Reply, names
 from moorage.core.errors import BadRequest
 from moorage.placement import providers
 from moorage.placement.http.common import PlacementCall, only_keys, reply
 from moorage.placement.names import CUSTOM, MAX_LENGTH, TRAITS, Name
 
+QUERY = names("name", "associated")
 TraitName = Annotated[str, Meta(pattern=r"^[A-Z0-9_]+\Z", min_length=1, max_length=255)]
 
 

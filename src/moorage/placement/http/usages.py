@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.api import Reply
+from moorage.api import Reply, names
 from moorage.core.errors import BadRequest
 from moorage.placement import providers
 from moorage.placement.http.common import PlacementCall, only_keys, reply
 from moorage.placement.reads import CONSUMER_COUNTS, PROJECT_USAGES, PROVIDER_USAGES, Usage
 
+QUERY = names("project_id", "user_id", later={"consumer_type": "1.38"})
 UNKNOWN = "unknown"
 ALL = "all"
 
@@ -37,7 +38,7 @@ async def project_usages(call: PlacementCall) -> Reply:
 
 
 def _parse(call: PlacementCall) -> tuple[str, str | None, str | None]:
-    allowed = ["project_id", "user_id", *(["consumer_type"] if call.version >= (1, 38) else [])]
+    allowed = QUERY.known(call.version)
     only_keys(call.query, allowed)
     values: dict[str, str | None] = {
         key: call.query[key][0] if key in call.query else None for key in allowed

@@ -1,0 +1,230 @@
+"""The OpenAPI 3.1 document of an API, from its table: what the router, the decoder and the faults do, written down.
+
+Rows that share method and path (actions, ranges of microversions) are one operation there; what tells them apart is
+under ``x-openstack`` as OpenStack's own documents have it: ``min-ver``, ``max-ver``, ``action-name``.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from moorage.api import faults
+from moorage.api.endpoint import Endpoint, Query
+from moorage.api.versions import Version, VersionScheme, text
+
+Json = dict[str, Any]
+_SCHEMAS = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_WRITES = ("POST", "PUT", "PATCH")
+
+
+class Face(msgspec.Struct, frozen=True, kw_only=True):
+    """What a document is about. ``prefix`` stands before the paths of the table; ``bearer``: hosts' credentials."""
+
+    title: str
+    endpoints: tuple[Endpoint, ...]
+    style: str
+    versions: VersionScheme | None = None
+    prefix: str = ""
+    bearer: bool = False
+
+
+def document(face: Face) -> Json:
+    """The document, as plain data."""
+    schemas = _Schemas(face.endpoints)
+    paths: dict[str, Json] = {}
+    for rows in _operations(face.endpoints):
+        path = face.prefix + rows[0].path
+        paths.setdefault(path, {})[rows[0].method.lower()] = _operation(face, rows, schemas)
+    found: Json = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": face.title,
+            "version": text(face.versions.maximum) if face.versions else "1",
+            **(
+                {"x-openstack": _range(face.versions.minimum, face.versions.maximum)} if face.versions else {}
+            ),
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {**schemas.components, "Fault": faults.SHAPES[face.style]},
+            "responses": {"Fault": _response("What went wrong.", {"$ref": _SCHEMAS.format(name="Fault")})},
+            "securitySchemes": {"credential": _BEARER if face.bearer else _TOKEN},
+        },
+    }
+    plain: Json = msgspec.json.decode(msgspec.json.encode(found))
+    return plain
+
+
+_TOKEN = {"type": "apiKey", "in": "header", "name": "X-Auth-Token", "description": "A Keystone token."}
+_BEARER = {"type": "http", "scheme": "bearer", "description": "The credential of a host."}
+
+
+class _Schemas:
+    """The JSON Schemas of every type in a table; those with names are shared."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        types: list[Any] = []
+        for row in endpoints:
+            given = (row.body, row.response, None if isinstance(row.query, Query) else row.query)
+            types += [t for t in given if t is not None and t not in types]
+        found, self.components = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
+        self._found = list(zip(types, found, strict=True))
+        for each in self.components.values():
+            _plain(each)
+
+    def of(self, wanted: Any) -> Json:
+        """The schema of a type; anything at all for None."""
+        return next((_plain(dict(schema)) for type_, schema in self._found if type_ == wanted), {})
+
+    def properties(self, wanted: Any) -> tuple[Json, list[str]]:
+        """The fields of a struct and which are required."""
+        schema = self.components[self.of(wanted)["$ref"].rpartition("/")[2]]
+        return schema["properties"], schema.get("required", [])
+
+
+def _plain(schema: Any) -> Any:
+    """Python's end of a text in patterns is JavaScript's ``$``."""
+    if isinstance(schema, dict):
+        for key, value in schema.items():
+            schema[key] = value.replace(r"\Z", "$") if key == "pattern" else _plain(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            _plain(value)
+    return schema
+
+
+def _operations(endpoints: Iterable[Endpoint]) -> list[list[Endpoint]]:
+    found: dict[tuple[str, str], list[Endpoint]] = {}
+    for row in endpoints:
+        found.setdefault((row.path, row.method), []).append(row)
+    return list(found.values())
+
+
+def _operation(face: Face, rows: list[Endpoint], schemas: _Schemas) -> Json:
+    first = rows[0]
+    found: Json = {"operationId": _name(face, first), "tags": [_tag(first.path)]}
+    summary = (first.handler.__doc__ or "").strip().partition("\n")[0]
+    if summary and len(rows) == 1:
+        found["summary"] = summary
+    if len(rows) == 1 and (limits := _limits(first)):
+        found["x-openstack"] = limits
+    found["x-policy"] = first.policy if len(rows) == 1 else {_variant(row): row.policy for row in rows}
+    found["security"] = [] if all(row.policy is None for row in rows) else [{"credential": []}]
+    found["parameters"] = [*_path_parameters(first.path), *_query(rows, schemas), *_header(face)]
+    body = _body(rows, schemas)
+    if body is not None:
+        found["requestBody"] = {"required": True, "content": body}
+    found["responses"] = _responses(rows, schemas)
+    return found
+
+
+def _name(face: Face, row: Endpoint) -> str:
+    words = re.findall(r"\w+", face.prefix.rpartition("/")[2] + row.path)
+    return "_".join([row.method.lower(), *words]) if words else f"{row.method.lower()}_root"
+
+
+def _tag(path: str) -> str:
+    words = [w for w in path.split("/") if w and not w.startswith("v2.")]
+    return words[0] if words else "root"
+
+
+def _range(first: Version, last: Version | None) -> Json:
+    found = {}
+    if first > (0, 0):
+        found["min-ver"] = text(first)
+    if last is not None:
+        found["max-ver"] = text(last)
+    return found
+
+
+def _limits(row: Endpoint) -> Json:
+    return {**_range(*row.versions), **({"action-name": row.action} if row.action else {})}
+
+
+def _variant(row: Endpoint) -> str:
+    first, last = row.versions
+    versions = f"{text(first) if first > (0, 0) else ''}-{text(last) if last else ''}"
+    return " ".join(w for w in (row.action or "", versions) if w not in ("", "-")) or "always"
+
+
+def _path_parameters(path: str) -> list[Json]:
+    schema = {"type": "string", "minLength": 1}
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schema} for name in _PARAMETER.findall(path)
+    ]
+
+
+def _query(rows: list[Endpoint], schemas: _Schemas) -> list[Json]:
+    found: dict[str, Json] = {}
+    for row in rows:
+        if isinstance(row.query, Query):
+            for name, first in row.query.names.items():
+                found[name] = _listed(name, first)
+        elif row.query is not None:
+            properties, required = schemas.properties(row.query)
+            for name, schema in properties.items():
+                found[name] = {"name": name, "in": "query", "required": name in required, "schema": schema}
+    return list(found.values())
+
+
+def _listed(name: str, first: Version) -> Json:
+    found: Json = {
+        "name": name,
+        "in": "query",
+        "schema": {"type": "array", "items": {"type": "string"}},
+        "explode": True,
+    }
+    return {**found, "x-openstack": _range(first, None)} if first > (0, 0) else found
+
+
+def _header(face: Face) -> list[Json]:
+    if face.versions is None:
+        return []
+    schema = {
+        "type": "string",
+        "pattern": rf"^{face.versions.service} ([1-9]\d*\.(0|[1-9]\d*)|latest)$",
+        "default": f"{face.versions.service} {text(face.versions.minimum)}",
+    }
+    return [{"name": "OpenStack-API-Version", "in": "header", "schema": schema}]
+
+
+def _body(rows: list[Endpoint], schemas: _Schemas) -> Json | None:
+    found = [
+        {**_body_of(row, schemas), **({"x-openstack": limits} if (limits := _limits(row)) else {})}
+        for row in rows
+        if row.body is not None or row.action is not None
+    ]
+    if not found or rows[0].method not in _WRITES:
+        return None
+    schema = found[0] if len(found) == 1 else {"anyOf": found}
+    return {media: {"schema": schema} for media in rows[0].media}
+
+
+def _body_of(row: Endpoint, schemas: _Schemas) -> Json:
+    schema = schemas.of(row.body)
+    if row.action is None:
+        return schema
+    return {
+        "type": "object",
+        "properties": {row.action: schema},
+        "required": [row.action],
+        "additionalProperties": False,
+    }
+
+
+def _responses(rows: list[Endpoint], schemas: _Schemas) -> Json:
+    found: Json = {}
+    for row in rows:
+        for status in (row.status, *row.statuses):
+            if status == 204 or str(status) in found:
+                found.setdefault(str(status), {"description": "Done."})
+            else:
+                found[str(status)] = _response("Done.", schemas.of(row.response))
+    return {**dict(sorted(found.items())), "default": {"$ref": "#/components/responses/Fault"}}
+
+
+def _response(description: str, schema: Json) -> Json:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
