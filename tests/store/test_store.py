@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from moorage.store.database import Database
-from moorage.store.errors import UniqueViolation
+from moorage.store.errors import UniqueViolation, ValueRefused
 from moorage.store.schema import Json
 from moorage.store.signals import Signals
 from moorage.store.statement import Statement, query, text_param, texts_param
@@ -60,6 +60,23 @@ async def test_a_violation_is_typed_and_a_savepoint_keeps_the_transaction(things
                 await ADD.run(tx, id="a", data=None, n=1)
         assert caught.value.constraint == "things_pkey"
         assert await GET.first(tx, key="a") is not None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"id": "a\0", "data": None, "n": 1},
+        {"id": "a", "data": {"a\0": 1}, "n": 1},
+        {"id": "a", "data": None, "n": 2**31},
+        {"id": "a", "data": None, "n": 10**30},
+    ],
+)
+async def test_what_no_column_can_hold_is_the_callers_mistake(
+    things: Database, values: dict[str, object]
+) -> None:
+    with pytest.raises(ValueRefused):
+        async with things.transaction() as tx:
+            await ADD.run(tx, **values)
 
 
 async def test_a_signal_arrives_after_the_commit(things: Database) -> None:

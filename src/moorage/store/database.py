@@ -16,6 +16,7 @@ from moorage.store.errors import (
     StatementTimeout,
     StoreUnavailable,
     UniqueViolation,
+    ValueRefused,
 )
 
 log = get_logger(__name__)
@@ -92,6 +93,9 @@ class Tx:
             action()
 
 
+_CANNOT_STORE = "The request has a text with the character NUL, or a number beyond 64 bits; neither can be stored or looked for."
+
+
 def translate(error: asyncpg.PostgresError) -> Exception:
     """The typed form of a PostgreSQL error; the error itself where there is none."""
     constraint = getattr(error, "constraint_name", None) or ""
@@ -105,6 +109,14 @@ def translate(error: asyncpg.PostgresError) -> Exception:
             )
         case asyncpg.CheckViolationError():
             return CheckViolation(f"{table}: a value is out of range ({constraint})", constraint=constraint)
+        case (
+            asyncpg.CharacterNotInRepertoireError()
+            | asyncpg.UntranslatableCharacterError()
+            | asyncpg.NumericValueOutOfRangeError()
+        ):
+            return ValueRefused(_CANNOT_STORE)
+        case asyncpg.DataError() if isinstance(error.__cause__, OverflowError):
+            return ValueRefused(_CANNOT_STORE)
         case asyncpg.SerializationError() | asyncpg.DeadlockDetectedError():
             return SerializationConflict("a concurrent change came between; try again")
         case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():

@@ -1,6 +1,6 @@
 """What the database refuses, as types; the constraint's name tells which rule."""
 
-from moorage.core.errors import Conflict, Unavailable
+from moorage.core.errors import BadRequest, Conflict, Unavailable
 
 
 class ConstraintViolation(Conflict):
@@ -23,6 +23,12 @@ class ForeignKeyViolation(ConstraintViolation):
 
 class CheckViolation(ConstraintViolation):
     """A value is out of its allowed range."""
+
+
+class ValueRefused(BadRequest):
+    """A value that no column can hold: a text with the character NUL, or a number beyond 64 bits."""
+
+    code = "store.value"
 
 
 class SerializationConflict(Conflict):
