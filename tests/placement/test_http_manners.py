@@ -129,6 +129,53 @@ async def test_what_is_not_json_is_called_so(admin: Client, http: httpx.AsyncCli
     assert "Malformed JSON" in answer.json()["errors"][0]["detail"]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/resource_providers?name=%00",
+        "/resource_providers/%00",
+        "/allocations/%00",
+        "/traits/%00",
+        "/resource_classes/%00",
+        "/usages?project_id=%00",
+        "/allocation_candidates?resources=VCPU:1&required=%00",
+        "/allocation_candidates?resources=%00:1",
+        "/allocation_candidates?resources=VCPU:1&in_tree=%00",
+        "/allocation_candidates?resources=VCPU:1&member_of=%00",
+        "/allocation_candidates?resources=VCPU:" + "9" * 19,
+    ],
+)
+async def test_what_cannot_be_looked_for_is_the_clients_mistake(admin: Client, path: str) -> None:
+    await admin("GET", path, status=400)
+
+
+async def test_what_cannot_be_stored_is_the_clients_mistake(admin: Client) -> None:
+    made = await provider(admin, "host", VCPU=4)
+    await admin("POST", "/resource_providers", {"name": "a\0"}, status=400)
+    nobody = holding({made["uuid"]: {"VCPU": 1}}, project_id="\0")
+    await admin("PUT", f"/allocations/{new_id()}", nobody, status=400)
+    huge = holding({made["uuid"]: {"VCPU": 10**30}})
+    await admin("PUT", f"/allocations/{new_id()}", huge, status=409)
+    await admin("POST", "/allocations", {new_id(): huge, new_id(): huge}, status=409)
+    generation = {"resource_provider_generation": 10**30, "inventories": {}}
+    await admin("PUT", f"/resource_providers/{made['uuid']}/inventories", generation, status=409)
+
+
+async def test_a_limit_may_have_any_number_of_digits(admin: Client) -> None:
+    await provider(admin, "host", VCPU=4)
+    found = await admin("GET", f"/allocation_candidates?resources=VCPU:1&limit={'9' * 4500}")
+    assert len(found["allocation_requests"]) == 1
+
+
+async def test_a_consumer_is_named_once(admin: Client) -> None:
+    made = await provider(admin, "host", VCPU=4)
+    consumer = new_id()
+    body = holding({made["uuid"]: {"VCPU": 1}})
+    twice = {consumer: body, consumer.upper(): body}
+    await admin("POST", "/allocations", twice, status=400)
+    await admin("POST", "/reshaper", {"inventories": {}, "allocations": twice}, status=400)
+
+
 async def test_an_inventory_in_use_is_named_in_the_order_of_classes(admin: Client) -> None:
     made = await provider(admin, "host", DISK_GB=9, VCPU=9)
     await admin(

@@ -18,6 +18,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from moorage.placement.errors import CapacityExceeded, ConsumerExists, NoInventory
 from moorage.placement.model import Allocations, ConsumerWrite, UsedRow
 from moorage.placement.tables import (
+    MAX_UNIT,
     allocations,
     consumers,
     inventories,
@@ -251,6 +252,8 @@ async def claim(
 async def claim_new(tx: Tx, write: ConsumerWrite) -> list[UsedRow]:
     """Try a claim without asking why it fails: [] when the consumer exists or anything does not fit."""
     columns = _columns(write.allocations)
+    if max(columns["amounts"]) > MAX_UNIT:
+        return []
     return await _CLAIM.all(
         tx,
         **columns,

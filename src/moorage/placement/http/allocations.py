@@ -7,6 +7,7 @@ them all.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -126,6 +127,14 @@ def to_write(consumer: str, body: Any) -> ConsumerWrite:
     )
 
 
+def to_writes(bodies: Mapping[str, Any]) -> list[ConsumerWrite]:
+    """Read the allocations of several consumers; raises BadRequest for one that is named in two ways."""
+    writes = [to_write(consumer, body) for consumer, body in bodies.items()]
+    if len({write.consumer_id for write in writes}) < len(writes):
+        raise BadRequest("A consumer is named twice, its uuid written in two ways.", field="allocations")
+    return writes
+
+
 def _consumer(call: PlacementCall) -> str:
     given = call.path["consumer"]
     if not is_uuid(given):
@@ -180,8 +189,7 @@ async def post_allocations(call: PlacementCall) -> Reply:
         raise BadRequest(
             "At least one consumer is needed: the body does not have enough properties.", field="body"
         )
-    writes = [to_write(consumer, body) for consumer, body in call.body.items()]
-    return await _write(call, writes)
+    return await _write(call, to_writes(call.body))
 
 
 async def _write(call: PlacementCall, writes: list[ConsumerWrite]) -> Reply:

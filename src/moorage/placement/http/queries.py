@@ -363,4 +363,5 @@ def _limit(query: Values) -> int | None:
             f" limit '{text}' does not match '^[1-9][0-9]*$'.",
             "limit",
         )
-    return int(text)
+    # A number of more than 18 digits limits nothing.
+    return int(text) if len(text) <= 18 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api import Reply
-from moorage.placement.http.allocations import Write128, Write134, Write138, check_classes, to_write
+from moorage.placement.http.allocations import Write128, Write134, Write138, check_classes, to_writes
 from moorage.placement.http.common import ClassName, PlacementCall, Uuid
 from moorage.placement.http.inventories import InventoryBody, to_inventory
 from moorage.placement.reshape import NewInventories, reshape
@@ -43,7 +43,7 @@ async def reshape_providers(call: PlacementCall) -> Reply:
         )
         for provider, given in call.body.inventories.items()
     }
-    writes = [to_write(consumer, body) for consumer, body in call.body.allocations.items()]
+    writes = to_writes(call.body.allocations)
     async with call.app.database.transaction() as tx:
         await check_classes(tx, writes)
         await reshape(tx, call.app.ledger, wanted, writes)

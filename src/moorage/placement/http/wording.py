@@ -99,7 +99,7 @@ def as_schema_fault(failed: msgspec.ValidationError, raw: bytes) -> BadRequest:
             continue
         limit = match[1].replace("\\\\", "\\")
         value = next((value for value in values if form.concerns(value, limit)), None)
-        if at is not None and at[1]:
+        if at is not None and at[1] and form.keyword in {"pattern", "format"}:
             problem = f"{_shown(value)} does not match any of the regexes: '{_plain(limit)}'"
         else:
             problem = form.sentence.format(_plain(limit), value=_shown(value))
