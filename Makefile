@@ -3,7 +3,7 @@ BIN := .venv/bin
 CONFORMANCE ?= ../shared/conformance
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup up demo check format test conformance generated bench bench-placement lock clean
+.PHONY: help setup up demo check format test chaos conformance generated bench bench-placement lock clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ conformance: setup  ## Placement's own tests and osc-placement's, by their runne
 
 generated: setup  ## write the committed files that follow from the code: who may do what, the OpenAPI documents
 	$(BIN)/pytest -q tests/api/test_authorisation.py tests/api/test_openapi.py --write
+
+chaos: setup  ## a cloud under random faults: MINUTES=10 SEED=n ARGS="--real no"
+	@PYTHONPATH=.:src $(BIN)/python -m tests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: setup  ## measure, assert nothing
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGS)

@@ -16,7 +16,7 @@ from moorage.agent.agent import Agent, TokenSource
 from moorage.agent.config import Settings
 from moorage.agent.datapaths.simulated import SimulatedDatapath
 from moorage.agent.hypervisors.simulated import Behaviour, SimulatedHypervisor
-from moorage.agent.journal import MemoryJournal
+from moorage.agent.journal import FileJournal, MemoryJournal
 from moorage.agent.link import Transport
 
 _GROUP = 50  # hosts that enrol at once
@@ -42,7 +42,7 @@ class Fleet:
     """``start`` returns when every host is enrolled; ``stop`` ends them all.
 
     ``token`` gives a one-time token for a host's name, or is one token that may be used by all. With
-    ``state_dir`` credentials and guests outlive the process; without it they live in a temporary folder.
+    ``state_dir`` credentials, journals and guests outlive the process; without it they live in a temporary folder.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Fleet:
         agent = Agent(
             settings,
             self._transport,
-            MemoryJournal(),
+            FileJournal(folder / "journal.sqlite") if self._state_dir else MemoryJournal(),
             SimulatedHypervisor(self.behaviour, folder / "guests" if self._state_dir else None),
             SimulatedDatapath(host.physical_networks),
             self._token_for,

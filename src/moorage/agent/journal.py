@@ -11,7 +11,8 @@ replay       the key has a result: it is given again and nothing is done
 refuse       a higher fence was seen for the same operation and step: whoever sent this has been replaced
 ===========  =========================================================================================
 
-A host keeps it in SQLite with a sync at every commit. Simulated hosts keep it in memory, as their guests.
+A host keeps it in SQLite with a sync at every commit. Simulated hosts keep it where their guests are: in memory,
+unless they outlive the process.
 """
 
 import asyncio
@@ -75,7 +76,7 @@ def replay(stored: Result, command: Command) -> Verdict:
 
 
 class MemoryJournal:
-    """For simulated hosts: bounded, gone with the process."""
+    """For simulated hosts whose guests end with the process: bounded, gone with it too."""
 
     def __init__(self, keep: int = 256) -> None:
         self._keep = keep

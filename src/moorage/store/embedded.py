@@ -63,6 +63,10 @@ class EmbeddedPostgres:
         path.write_text(wanted)
         return True
 
+    def start_again(self) -> None:
+        """Start it after it has ended by itself, or was ended by somebody else. Blocks while it recovers."""
+        self._server.start()
+
     def stop(self) -> None:
         """Stop the server in order; the data stays."""
         if self._server is not None:

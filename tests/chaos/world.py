@@ -1,0 +1,248 @@
+"""The cloud under chaos: PostgreSQL, Keystone, Glance, APIs, conductors, agents, each a process of its own."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from moorage.agentlink.registry import Registry
+from moorage.lab import model as lab_model
+from moorage.lab import up as lab
+from moorage.lab.ovn import OvnCentral
+from moorage.server import migrations
+from moorage.store.database import Database
+from moorage.store.embedded import SETTINGS, EmbeddedPostgres
+from tests.chaos.programs import Program
+from tests.chaos.proxy import Proxy
+from tests.support.identity import Identity, free_ports
+from tests.support.identity import identity as running_identity
+
+# A killed process loses nothing without fsync; only a lost machine would.
+_POSTGRES = {**SETTINGS, "fsync": "off", "full_page_writes": "off", "max_connections": "200"}
+_LAB = """
+name: chaos
+hosts: {vcpus: 2, memory_mb: 512, disk_gb: 20}
+physical_networks: [{name: physnet1}]
+racks:
+  - {name: rack1, underlay: 172.30.91.0/24, physical_networks: [physnet1], hosts: [{name: real1}, {name: real2}]}
+"""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """How large, and how wild. ``every``: mean seconds between two actions of a user, and between two faults."""
+
+    seed: int
+    seconds: float
+    hosts: int = 30
+    groups: int = 6
+    real: bool = False
+    lease: float = 30.0
+    action_every: float = 0.5
+    fault_every: float = 4.0
+    fault_rate: float = 0.03
+    latency: float = 0.3
+    settle: float = 120.0
+
+
+class World:
+    """Everything that runs; ``folder`` has its state and, in ``logs``, what it said."""
+
+    def __init__(self, setting: Setting, folder: Path) -> None:
+        self.setting = setting
+        self.folder = folder
+        self.logs = folder / "logs"
+        self.postgres = EmbeddedPostgres(folder / "postgres", _POSTGRES)
+        self.apis: list[Program] = []
+        self.conductors: list[Program] = []
+        self.fleets: list[Program] = []
+        self.urls: list[dict[str, str]] = []
+        self.proxy: Proxy
+        self.identity: Identity
+        self.image = ""
+
+    @property
+    def programs(self) -> list[Program]:
+        """All that chaos may touch."""
+        return [*self.apis, *self.conductors, *self.fleets]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start in order; stop in reverse, whatever state it is in."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        async with contextlib.AsyncExitStack() as stack:
+            await asyncio.to_thread(self.postgres.start)
+            stack.push_async_callback(self._end_postgres)
+            await asyncio.to_thread(self.postgres.create, "moorage")
+            await asyncio.to_thread(migrations.upgrade, self.url)
+            self.identity = await stack.enter_async_context(
+                running_identity(self.postgres.url(), self.folder / "upstream", images=True)
+            )
+            self.image = await _upload(self.identity)
+            ovn = await self._ovn(stack)
+            stack.push_async_callback(self.stop_programs)
+            await self._control_plane(ovn)
+            await self._proxy(stack)
+            await self._hosts(stack)
+            yield
+
+    @property
+    def url(self) -> str:
+        """Of the cloud's database."""
+        return self.postgres.url("moorage")
+
+    def database(self) -> Database:
+        """A handful of connections of the run's own; to be opened."""
+        return Database(self.url, size=2)
+
+    async def restart_postgres(self, number: signal.Signals, down: float) -> None:
+        """SIGINT: fast, SIGQUIT: immediate; it stays down for a while."""
+        pid = int((self.postgres.data / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, number)
+        async with asyncio.timeout(60):
+            while Path(f"/proc/{pid}").exists():
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(down)
+        await asyncio.to_thread(self.postgres.start_again)
+
+    async def stop_programs(self) -> dict[str, int | None]:
+        """Stop ours in order, hosts last; the exit status of each that was running."""
+        found = {}
+        for group in (self.fleets, self.apis, self.conductors):
+            ends = await asyncio.gather(*(p.stop() for p in group))
+            found.update({p.name: status for p, status in zip(group, ends, strict=True)})
+            group.clear()
+        return found
+
+    # --- parts -------------------------------------------------------------------------------------------------
+
+    async def _end_postgres(self) -> None:
+        await asyncio.to_thread(self.postgres.stop)
+
+    async def _control_plane(self, ovn: dict[str, str]) -> None:
+        shared = {
+            "MOORAGE_STATE": str(self.folder / "state"),
+            "MOORAGE_DATABASE_URL": self.url,
+            "MOORAGE_IDENTITY_URL": self.identity.auth_url,
+            "MOORAGE_IDENTITY_PASSWORD": self.identity.service_password,
+            "MOORAGE_IMAGE_URL": self.identity.image_url,
+            "MOORAGE_CONDUCTOR_LEASE": str(self.setting.lease),
+            "MOORAGE_QUOTA_INSTANCES": "100",
+            "MOORAGE_QUOTA_CORES": "100",
+            **ovn,
+        }
+        for number in (1, 2):
+            ports = dict(zip(("compute", "placement", "network"), free_ports(3), strict=True))
+            self.urls.append({api: f"http://127.0.0.1:{port}" for api, port in ports.items()})
+            env = {**shared, **{f"MOORAGE_{api.upper()}_PORT": str(port) for api, port in ports.items()}}
+            self.apis.append(self._program(f"api-{number}", env, "moorage.cli.main", "api"))
+            self.conductors.append(
+                self._program(f"conductor-{number}", shared, "moorage.cli.main", "conductor")
+            )
+        await asyncio.gather(*(p.start() for p in [*self.apis, *self.conductors]))
+        await self.serving()
+        async with asyncio.timeout(60):
+            while not all(p.said("is ready") for p in self.conductors):
+                await asyncio.sleep(0.1)
+
+    async def serving(self, within: float = 60) -> None:
+        """Returns when every API answers."""
+        async with asyncio.timeout(within), aiohttp.ClientSession() as session:
+            for urls in self.urls:
+                while True:
+                    with contextlib.suppress(aiohttp.ClientError):
+                        async with session.get(urls["compute"] + "/moorage/v1/health") as answer:
+                            if answer.status == 200:
+                                break
+                    await asyncio.sleep(0.1)
+
+    async def _proxy(self, stack: contextlib.AsyncExitStack) -> None:
+        self.proxy = Proxy([urls["compute"] for urls in self.urls], self.setting.seed)
+        self.proxy_port = free_ports(1)[0]
+        await self.proxy.start(self.proxy_port, self.folder / "agent.sock")
+        stack.push_async_callback(self.proxy.stop)
+
+    async def _hosts(self, stack: contextlib.AsyncExitStack) -> None:
+        setting = self.setting
+        database = self.database()
+        await database.open()
+        registry = Registry(database)
+        async with database.transaction() as tx:
+            token = await registry.create_token(tx, uses=setting.hosts)
+            real = {name: await registry.create_token(tx, host=name) for name in ("real1", "real2")}
+        each = setting.hosts // setting.groups
+        for number in range(1, setting.groups + 1):
+            group = f"rack{number}"
+            folder = self.folder / "hosts" / group
+            folder.mkdir(parents=True)
+            words = (
+                f"http://127.0.0.1:{self.proxy_port}/{group}",
+                folder,
+                group,
+                each,
+                setting.seed * 100 + number,
+                token,
+                setting.latency,
+                setting.fault_rate,
+            )
+            self.fleets.append(self._program(group, {}, "tests.chaos.fleet", *map(str, words)))
+        # Not all at once: each takes a second of the processor to begin.
+        for fleet in self.fleets:
+            await fleet.start()
+        if setting.real:
+            stack.push_async_callback(asyncio.to_thread, lab.down, self.folder / "lab")
+            await asyncio.to_thread(self._build_lab, real)
+        wanted = each * setting.groups + 2 * setting.real
+        async with asyncio.timeout(120):
+            while True:
+                async with database.read() as tx:
+                    found = await tx.fetch("SELECT count(*) FROM hosts WHERE facts IS NOT NULL")
+                if found[0][0] >= wanted:
+                    break
+                await asyncio.sleep(0.2)
+        await database.close()
+
+    async def _ovn(self, stack: contextlib.AsyncExitStack) -> dict[str, str]:
+        if not self.setting.real:
+            return {}
+        central = OvnCentral(self.folder / "ovn")
+        await central.start()
+        stack.push_async_callback(asyncio.to_thread, central.stop_now)
+        return {"MOORAGE_NETWORK_OVN_NB": central.nb_socket, "MOORAGE_NETWORK_OVN_SB": central.sb_socket}
+
+    def _build_lab(self, tokens: dict[str, str]) -> None:
+        file = self.folder / "lab.yaml"
+        file.write_text(_LAB)
+        lab_model.load(file)
+        lab.up(
+            file,
+            self.folder / "lab",
+            southbound=OvnCentral(self.folder / "ovn").sb_socket,
+            control_url=f"http+unix://{self.folder / 'agent.sock'}",
+            enroll=lambda name: tokens[name],
+        )
+
+    def _program(self, name: str, env: dict[str, str], module: str, *words: str) -> Program:
+        root = Path(__file__).parents[2]
+        path = os.pathsep.join((str(root / "src"), str(root)))
+        argv = (sys.executable, "-m", module, *words)
+        return Program(name, argv, self.logs / f"{name}.log", {"PYTHONPATH": path, **env})
+
+
+async def _upload(identity: Identity) -> str:
+    headers = {"X-Auth-Token": await identity.token("admin")}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        body = {"name": "tiny", "disk_format": "raw", "container_format": "bare", "visibility": "public"}
+        async with session.post(f"{identity.image_url}/v2/images", json=body) as answer:
+            found = str((await answer.json())["id"])
+        url = f"{identity.image_url}/v2/images/{found}/file"
+        octets = {"Content-Type": "application/octet-stream"}
+        async with session.put(url, data=hashlib.sha256(b"tiny").digest() * 32, headers=octets) as answer:
+            assert answer.status == 204, await answer.text()
+    return found
