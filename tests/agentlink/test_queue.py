@@ -218,6 +218,16 @@ async def test_a_hand_over_that_nobody_takes_goes_back_to_the_table(server, data
         assert [c.id for c in await waiting] == [sent]
 
 
+async def test_a_process_that_stops_holds_no_poll_open_those_that_still_come_neither(server):
+    client = await joined(server, "h1")
+    waiting = asyncio.create_task(client.poll(after=1, wait=60))
+    await registered(server, "h1")
+    await server.link._dispatcher.stop()
+    async with asyncio.timeout(20):
+        assert await waiting == []
+        assert await client.poll(after=1, wait=60) == []
+
+
 async def test_a_command_without_a_result_is_delivered_again_after_a_while(server):
     client = await joined(server, "h1")
     sent = await server.send("h1", StartGuest(server_id="g"), operation="op")

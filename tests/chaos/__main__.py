@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=30, help="simulated ones, in six processes")
     parser.add_argument("--real", choices=["auto", "yes", "no"], default="auto", help="two lab hosts too")
     parser.add_argument("--lease", type=float, default=30.0, help="seconds, of a conductor")
+    parser.add_argument("--keep", action="store_true", help="keep state and logs of a clean run too")
     given = parser.parse_args()
     log.configure(level="ERROR")
     missing = lab.problems()
@@ -38,11 +39,11 @@ def main() -> int:
     folder.chmod(0o711)
     outcome = asyncio.run(run(setting, folder, lambda line: print(line, flush=True)))
     print(outcome.summary, flush=True)
-    if outcome.verdict.problems:
+    if outcome.verdict.problems or given.keep:
         print(f"kept: {folder}")
-        return 1
-    shutil.rmtree(folder)
-    return 0
+    else:
+        shutil.rmtree(folder)
+    return 1 if outcome.verdict.problems else 0
 
 
 if __name__ == "__main__":

@@ -50,6 +50,13 @@ class Faults:
     async def kill_agents(self, chance: random.Random) -> None:
         _kill(chance, self._world.fleets)
 
+    async def kill_real_agent(self, chance: random.Random) -> None:
+        """The agent of a host with real guests; they run on without it."""
+        name = chance.choice(("real1", "real2"))
+        await asyncio.to_thread(self._world.kill_real_agent, name)
+        await asyncio.sleep(chance.uniform(0.5, 5))
+        await asyncio.to_thread(self._world.build_lab)
+
     async def stop_conductor(self, chance: random.Random) -> None:
         chance.choice(self._world.conductors).send(signal.SIGTERM)
 

@@ -52,7 +52,9 @@ class Proxy:
         app = web.Application(client_max_size=64 << 20)
         app.router.add_route("*", "/{group}/agent/{rest:.*}", self._serve)
         app.router.add_route("*", "/agent/{rest:.*}", self._serve)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=1, handler_cancellation=True
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
         if socket is not None:
@@ -81,7 +83,8 @@ class Proxy:
             return await self._stream(request, path)
         again = request.method == "POST" and self._random.random() < weather.doubled
         asked = [self._ask(request, path, body) for _ in range(2 if again else 1)]
-        self.did["doubled"] += again
+        if again:
+            self.did["doubled"] += 1
         answers = await asyncio.gather(*asked)
         # What came while the weather changed: the answer to a host that has been cut off meanwhile is lost too.
         lost = self._random.random() < self.weather.lost_answer
@@ -111,7 +114,8 @@ class Proxy:
                     timeout=_PATIENCE,
                 ) as answer:
                     content = await answer.read()
-                    self.did[f"agents got {answer.status}"] += answer.status >= 500
+                    if answer.status >= 500:
+                        self.did[f"answered {answer.status}"] += 1
                     return web.Response(
                         status=answer.status, body=content, content_type=answer.content_type or None
                     )

@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 
 from tests.chaos.faults import Faults
-from tests.chaos.schedule import ACTIONS, FAULTS, Due, covering, plan
+from tests.chaos.schedule import ACTIONS, FAULTS, REAL_FAULTS, Due, covering, plan
 from tests.chaos.users import Told, User, make_users
 from tests.chaos.verdict import Verdict, judge
 from tests.chaos.world import Setting, World
@@ -73,7 +73,8 @@ def _streams(setting: Setting, users: list[User], faults: Faults, say: Say) -> l
         say(f"{due.at:7.1f} s  {due.what}")
         faults.bring(due)
 
-    wild = covering(setting.seed, setting.seconds, every=setting.fault_every, kinds=FAULTS, stream="faults")
+    kinds = {**FAULTS, **(REAL_FAULTS if setting.real else {})}
+    wild = covering(setting.seed, setting.seconds, every=setting.fault_every, kinds=kinds, stream="faults")
     return [asyncio.ensure_future(c) for c in (*(use(user) for user in users), follow(wild, bring))]
 
 

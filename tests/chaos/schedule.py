@@ -41,6 +41,9 @@ FAULTS: Mapping[str, int] = {
     "storm": 3,
 }
 
+# Where two of the hosts are real ones.
+REAL_FAULTS: Mapping[str, int] = {"kill_real_agent": 3}
+
 
 class Due(msgspec.Struct, frozen=True):
     """``at``: seconds after the beginning."""

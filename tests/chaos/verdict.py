@@ -37,6 +37,7 @@ _LEFT = (
 # What a log may not have: faults of ours that no user was told of.
 FAULTS_OF_OURS = (
     "request.failed",
+    "Exception in ASGI application",
     "operation.engine_failed",
     "operation.step_crashed",
     "command.crashed",
@@ -70,6 +71,8 @@ async def judge(world: World, admin: Api, users: list[User]) -> Verdict:
         await _stops(world, database, verdict)
     finally:
         await database.close()
+    if broken := world.proxy.did["answered 500"]:
+        verdict.problems.append(f"agents were answered 500 {broken} times")
     _logs(world, verdict)
     return verdict
 

@@ -13,7 +13,6 @@ import aiohttp
 import msgspec
 
 from moorage.agentlink.registry import Registry
-from moorage.lab import model as lab_model
 from moorage.lab import up as lab
 from moorage.lab.ovn import OvnCentral
 from moorage.server import migrations
@@ -66,6 +65,7 @@ class World:
         self.proxy: Proxy
         self.identity: Identity
         self.image = ""
+        self.tokens: dict[str, str] = {}
 
     @property
     def programs(self) -> list[Program]:
@@ -119,6 +119,24 @@ class World:
             found.update({p.name: status for p, status in zip(group, ends, strict=True)})
             group.clear()
         return found
+
+    def build_lab(self) -> None:
+        """Two real hosts; what runs of them already is left as it is. Blocks."""
+        file = self.folder / "lab.yaml"
+        file.write_text(_LAB)
+        lab.up(
+            file,
+            self.folder / "lab",
+            southbound=OvnCentral(self.folder / "ovn").sb_socket,
+            control_url=f"http+unix://{self.folder / 'agent.sock'}",
+            enroll=lambda name: self.tokens[name],
+        )
+
+    def kill_real_agent(self, name: str) -> None:
+        """SIGKILL to the agent of a lab host."""
+        pid = lab.host_named(self.folder / "lab", name).pid("agent")
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
 
     # --- parts -------------------------------------------------------------------------------------------------
 
@@ -197,7 +215,8 @@ class World:
             await fleet.start()
         if setting.real:
             stack.push_async_callback(asyncio.to_thread, lab.down, self.folder / "lab")
-            await asyncio.to_thread(self._build_lab, real)
+            self.tokens = real
+            await asyncio.to_thread(self.build_lab)
         wanted = each * setting.groups + 2 * setting.real
         async with asyncio.timeout(120):
             while True:
@@ -215,18 +234,6 @@ class World:
         await central.start()
         stack.push_async_callback(asyncio.to_thread, central.stop_now)
         return {"MOORAGE_NETWORK_OVN_NB": central.nb_socket, "MOORAGE_NETWORK_OVN_SB": central.sb_socket}
-
-    def _build_lab(self, tokens: dict[str, str]) -> None:
-        file = self.folder / "lab.yaml"
-        file.write_text(_LAB)
-        lab_model.load(file)
-        lab.up(
-            file,
-            self.folder / "lab",
-            southbound=OvnCentral(self.folder / "ovn").sb_socket,
-            control_url=f"http+unix://{self.folder / 'agent.sock'}",
-            enroll=lambda name: tokens[name],
-        )
 
     def _program(self, name: str, env: dict[str, str], module: str, *words: str) -> Program:
         root = Path(__file__).parents[2]

@@ -49,18 +49,21 @@ class Dispatcher:
         self._ready_since: dict[str, float] = {}
         self._checked: dict[str, int] = {}
         self._wakes = 1
+        self._stopped = False
         self._subscription = signals.subscribe(CHANNEL)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Begin to fetch and to sweep."""
+        self._stopped = False
         self._tasks = [
             asyncio.create_task(self._fetch_loop(), name="agentlink-fetch"),
             asyncio.create_task(self._sweep_loop(), name="agentlink-sweep"),
         ]
 
     async def stop(self) -> None:
-        """End every poll with nothing, and give back what was not taken up."""
+        """End every poll with nothing, those that still come too, and give back what was not taken up."""
+        self._stopped = True
         await end(*self._tasks)
         self._tasks = []
         for future in self._waiting.values():
@@ -106,6 +109,8 @@ class Dispatcher:
 
     async def _wait(self, host: str, wait: float) -> bool:
         # True: look at what is ready, also after a time-out. False: this poll has been replaced, or the end.
+        if self._stopped:
+            return False
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[host] = future
         if self._checked.get(host) != self._wakes:
