@@ -7,6 +7,7 @@ moment.
 import asyncio
 import contextlib
 import json
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,13 +63,23 @@ def load(files: list[Path] | None) -> Any:
     return core_config.load(options(), files=[str(f) for f in files or ()])
 
 
+def serving(files: list[Path] | None) -> Any:
+    """The configuration of a process that serves, with its logs set up; failures are one line and exit status 1."""
+    from moorage.server.options import checked  # noqa: PLC0415  see the module's text
+
+    conf = failing(lambda: checked(load(files)))
+    # Whatever a generous umask says, what the server makes is written by its own account alone.
+    os.umask(os.umask(0o077) | 0o022)
+    log.configure(level=conf.log_level, json=conf.log_json)
+    return conf
+
+
 @app.command()
 def up(config_file: ConfigFiles = None) -> None:
     """Start the cloud in the foreground; Ctrl-C stops it and its children."""
     from moorage.server.allinone import AllInOne  # noqa: PLC0415  see the module's text
 
-    conf = load(config_file)
-    log.configure(level=conf.log_level, json=conf.log_json)
+    conf = serving(config_file)
     failing(lambda: _run(_up(AllInOne(conf, lambda line: typer.echo(f"moorage: {line}", err=True)))))
 
 
@@ -88,8 +99,7 @@ def _role(name: str, config_file: list[Path] | None) -> None:
     from moorage.server import programs  # noqa: PLC0415  see the module's text
     from moorage.server.cloud import Role  # noqa: PLC0415
 
-    conf = load(config_file)
-    log.configure(level=conf.log_level, json=conf.log_json)
+    conf = serving(config_file)
 
     async def serve() -> None:
         async with programs.running(conf, Role(name)) as cloud:
@@ -142,7 +152,7 @@ def agent(context: typer.Context) -> None:
 @db.command("upgrade")
 def db_upgrade(config_file: ConfigFiles = None, revision: str = "head") -> None:
     """Bring the schema of ``database_url`` to a revision."""
-    conf = load(config_file)
+    conf = serving(config_file)
     if not conf.database_url:
         typer.echo(
             "moorage: the embedded database is upgraded by `moorage up`; set database_url for another",
@@ -164,15 +174,15 @@ def config_sample() -> None:
 
 @config.command("show")
 def config_show(config_file: ConfigFiles = None) -> None:
-    """Print the values in force; secrets are masked."""
+    """Print every option, its value in force and where that comes from; secrets are masked."""
     from moorage.server.options import options  # noqa: PLC0415  see the module's text
 
-    conf = load(config_file)
-    for group, opts in options():
-        typer.echo(f"[{group}]")
-        for opt in opts:
-            value = conf[opt.dest] if group == "DEFAULT" else conf[group][opt.dest]
-            typer.echo(f"{opt.dest} = {'****' if opt.secret and value else value}")
+    group = None
+    for each in core_config.shown(options(), load(config_file)):
+        if each.group != group:
+            group = each.group
+            typer.echo(f"[{group}]")
+        typer.echo(f"{each.name} = {each.value}  # {each.source}")
 
 
 @host.command("enroll")

@@ -32,8 +32,11 @@ def config(url: str) -> Config:
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Bring the database to a revision. Blocks."""
-    command.upgrade(config(url), revision)
+    """Bring the database to a revision. Blocks; raises StoreUnavailable."""
+    try:
+        command.upgrade(config(url), revision)
+    except sa.exc.OperationalError as error:
+        raise StoreUnavailable(f"PostgreSQL does not answer: {error.orig}") from error
 
 
 def missing(url: str) -> list[str]:

@@ -1,15 +1,23 @@
 """Every option of the control plane, collected from its packages."""
 
 import ipaddress
+import re
 
 from oslo_config import cfg
 
 from moorage.api import config as api
 from moorage.compute import config as compute
+from moorage.core import config
 from moorage.core.config import Group
 from moorage.core.errors import MoorageError
 from moorage.network import config as network
 from moorage.placement import config as placement
+
+# Account, hosts with ports, name, parameters. A password with one of @/?# in it would be taken for something else, and
+# parts of it would show up in messages.
+_DATABASE = re.compile(
+    r"postgres(ql)?://([^@/?#]*@)?((\[[0-9a-fA-F:]+\]|[^@/?#:,\[\]]*)(:\d+)?(,|(?=[/?#]|\Z)))*(/[^@?#]*)?(\?[^@#]*)?\Z"
+)
 
 
 class OptionsWrong(MoorageError):
@@ -26,6 +34,18 @@ def metrics_address(conf: cfg.ConfigOpts) -> str:
             f"[metrics] listen = {address} lets the network read the metrics: set the token of [metrics], or listen on 127.0.0.1"
         )
     return address
+
+
+def checked(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
+    """The configuration, if a process may serve with it; raises OptionsWrong, TooOpen."""
+    config.check_files(options(), conf)
+    if conf.database_url and not _DATABASE.match(conf.database_url):
+        raise OptionsWrong(
+            "database_url is no URL such as postgresql://user:password@host:5432/name; write special characters of its"
+            " password as %XX"
+        )
+    metrics_address(conf)
+    return conf
 
 
 def options() -> list[Group]:

@@ -3,6 +3,25 @@
 from pathlib import Path
 
 from moorage.core.errors import MoorageError
+from moorage.core.secrets import check_modes
+
+# What only its owner may read, where it exists. Each is made with such a mode; these are looked at in case somebody
+# copied or unpacked the folder.
+SECRETS = (
+    "credentials.json",
+    "clouds.yaml",
+    "*.key",
+    "postgres",
+    "keystone/keystone.conf",
+    "keystone/*-keys",
+    "keystone/*-keys/*",
+    "glance/glance-api.conf",
+    "glance/images",
+    "simulated/*/credential.json",
+    "simulated/*/*.key",
+    "lab/*/*/agent/credential.json",
+    "lab/*/*/agent/*.key",
+)
 
 
 class StateUnusable(MoorageError):
@@ -26,7 +45,7 @@ class StateFolder:
         self.lock = self.root / "lock"
 
     def prepare(self) -> None:
-        """Make the folder; raises StateUnusable where another account may write to it."""
+        """Make the folder; raises StateUnusable where another account may write to it, TooOpen where it may read secrets."""
         # Hosts of the lab and PostgreSQL's account pass through it; each thing in it has its own mode.
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o711)
@@ -39,3 +58,5 @@ class StateFolder:
             raise StateUnusable(f"{self.root} may be written by others (mode {mode:o}): chmod go-w it")
         if len(str(self.agent_socket).encode()) > 100:
             raise StateUnusable(f"{self.root} is too long a path for the sockets in it: choose a shorter one")
+        check_modes((path for path in self.root.iterdir() if path.is_dir()), 0o022)
+        check_modes((path for pattern in SECRETS for path in self.root.glob(pattern)), 0o077)
