@@ -156,12 +156,22 @@ class World:
             **ovn,
         }
         for number in (1, 2):
-            ports = dict(zip(("compute", "placement", "network"), free_ports(3), strict=True))
+            *apis, metrics, metrics_too = free_ports(5)
+            ports = dict(zip(("compute", "placement", "network"), apis, strict=True))
             self.urls.append({api: f"http://127.0.0.1:{port}" for api, port in ports.items()})
-            env = {**shared, **{f"MOORAGE_{api.upper()}_PORT": str(port) for api, port in ports.items()}}
+            env = {
+                **shared,
+                "MOORAGE_METRICS_PORT": str(metrics),
+                **{f"MOORAGE_{api.upper()}_PORT": str(port) for api, port in ports.items()},
+            }
             self.apis.append(self._program(f"api-{number}", env, "moorage.cli.main", "api"))
             self.conductors.append(
-                self._program(f"conductor-{number}", shared, "moorage.cli.main", "conductor")
+                self._program(
+                    f"conductor-{number}",
+                    {**shared, "MOORAGE_METRICS_CONDUCTOR_PORT": str(metrics_too)},
+                    "moorage.cli.main",
+                    "conductor",
+                )
             )
         await asyncio.gather(*(p.start() for p in [*self.apis, *self.conductors]))
         await self.serving()
@@ -175,7 +185,7 @@ class World:
             for urls in self.urls:
                 while True:
                     with contextlib.suppress(aiohttp.ClientError):
-                        async with session.get(urls["compute"] + "/moorage/v1/health") as answer:
+                        async with session.get(urls["compute"] + "/healthcheck") as answer:
                             if answer.status == 200:
                                 break
                     await asyncio.sleep(0.1)
