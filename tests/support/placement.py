@@ -30,15 +30,22 @@ class Client:
         self._token = token
 
     async def __call__(
-        self, method: str, path: str, body: Any = None, status: int = 200, version: str = LATEST
+        self, method: str, path: str, body: Any = None, status: int | None = 200, version: str = LATEST
     ) -> Any:
+        answer = await self._send(method, path, body, version)
+        assert status in {None, answer.status_code}, (method, path, answer.status_code, answer.text)
+        self.headers = answer.headers
+        return answer.json() if answer.content else None
+
+    async def status(self, method: str, path: str, body: Any = None) -> int:
+        """Only the status of an answer, whatever it is."""
+        return (await self._send(method, path, body, LATEST)).status_code
+
+    async def _send(self, method: str, path: str, body: Any, version: str) -> httpx.Response:
         headers = {"OpenStack-API-Version": f"placement {version}"}
         if self._token is not None:
             headers["X-Auth-Token"] = self._token
-        answer = await self._http.request(method, f"http://placement{path}", json=body, headers=headers)
-        assert answer.status_code == status, (method, path, answer.status_code, answer.text)
-        self.headers = answer.headers
-        return answer.json() if answer.content else None
+        return await self._http.request(method, f"http://placement{path}", json=body, headers=headers)
 
 
 async def provider(admin: Client, name: str, parent: str | None = None, **totals: int) -> dict[str, Any]:
