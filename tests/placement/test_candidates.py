@@ -2,241 +2,151 @@
 
 from __future__ import annotations
 
-import itertools
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from moorage.placement.candidates import Query, RequestGroup, Search
-from moorage.placement.columns import build
-from moorage.placement.names import SHARING_TRAIT
+from moorage.placement import forest
+from moorage.placement.candidates import Search
+from moorage.placement.forest import build
+from moorage.placement.index import Index
+from moorage.placement.matching import conditions
+from moorage.placement.model import UsedRow
+from moorage.placement.query import Query, RequestGroup
 from moorage.placement.reads import Held
+from support.forests import Plain, key_of, random_forest, random_provider, random_query, record, stock
 
-CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB")
-TRAITS = ("CUSTOM_A", "CUSTOM_B")
-AGGREGATES = ("agg1", "agg2")
-
-
-def record(uuid: str, parent: str | None = None, root: str | None = None, **kw: Any) -> Held:
-    inventories = [[rc, *figures, 1] for rc, figures in kw.get("inventory", {}).items()]
-    return Held(
-        uuid, uuid, 0, parent, root or uuid, kw.get("traits", []), kw.get("aggregates", []), inventories
-    )
+ALL = 10**6
 
 
-def stock(total: int, used: int = 0, *, low: int = 1, high: int = 99, step: int = 1) -> list[Any]:
-    return [total, 0, low, high, step, 1.0, used]
+def keys(search: Search, limit: int = ALL, *, breadth_first: bool = True) -> set[Any]:
+    found = [key_of(candidate) for candidate in search.candidates(limit, breadth_first=breadth_first)]
+    assert len(set(found)) == len(found)
+    return set(found)
 
 
-class Plain:
-    """Enumerates every assignment of providers to (group, class) and keeps those that the rules allow."""
+@pytest.mark.parametrize("block", range(8))
+def test_columns_find_what_a_plain_search_finds(block: int) -> None:
+    for seed in range(500 * block, 500 * (block + 1)):
+        rng = Random(seed)
+        check(random_forest(rng), random_query(rng))
 
-    def __init__(self, records: list[Held], query: Query) -> None:
-        self.by_id = {r.id: r for r in records}
-        self.query = query
+
+def check(records: list[Held], query: Query) -> None:
+    expected = Plain(records, query).search()
+    columns = build(records)
+    assert keys(Search(columns, query)) == expected
+    assert keys(Search(columns, query), breadth_first=False) == expected
+    for limit in (1, 3):
+        few = keys(Search(columns, query), limit)
+        assert few <= expected
+        assert len(few) == min(limit, len(expected))
+
+
+class World:
+    """A forest that changes, in the index and as plain records."""
+
+    def __init__(self, records: list[Held]) -> None:
+        self.records = {r.id: r for r in records}
+        self.index = Index()
+        self.version = 1
+        self.index.apply_providers((), [self.copy(uuid) for uuid in self.records])
 
     def root(self, uuid: str) -> str:
-        parent = self.by_id[uuid].parent_id
+        parent = self.records[uuid].parent_id
         return uuid if parent is None else self.root(parent)
 
-    def anchors(self, uuid: str) -> set[str]:
-        found = {self.root(uuid)}
-        me = self.by_id[uuid]
-        if SHARING_TRAIT in (me.traits or []):
-            for other in self.by_id.values():
-                if set(other.aggregates or []) & set(me.aggregates or []):
-                    found.add(self.root(other.id))
-        return found
+    def below(self, uuid: str) -> set[str]:
+        children = [r.id for r in self.records.values() if r.parent_id == uuid]
+        return {uuid}.union(*(self.below(child) for child in children))
 
-    def cell(self, uuid: str, rc: str) -> list[Any] | None:
-        return next((c for c in self.by_id[uuid].inventories or [] if c[0] == rc), None)
+    def use(self, uuid: str, used: int) -> None:
+        self.version += 1
+        rows = [UsedRow(uuid, cell[0], used, self.version) for cell in self.records[uuid].inventories or []]
+        for cell in self.records[uuid].inventories or []:
+            cell[7], cell[8] = used, self.version
+        self.index.apply_used(rows)
 
-    def fits(self, uuid: str, rc: str, amount: int) -> bool:
-        cell = self.cell(uuid, rc)
-        if cell is None:
-            return False
-        _, total, reserved, low, high, step, ratio, used, _ = cell
-        return (
-            used + amount <= int((total - reserved) * ratio) and low <= amount <= high and amount % step == 0
+    def put(self, new: Held) -> None:
+        self.version += 1
+        cells = [[*cell[:8], self.version] for cell in new.inventories or []]
+        self.records[new.id] = Held(
+            new.id, new.name, 0, new.parent_id, new.root_id, new.traits, new.aggregates, cells
         )
+        self.index.apply_providers([new.id], [self.copy(new.id)])
 
-    def conditions(self, group: RequestGroup, uuid: str) -> bool:
-        me, top = self.by_id[uuid], self.by_id[self.root(uuid)]
-        mine = set(me.aggregates or [])
-        if not group.suffix:
-            mine |= set(top.aggregates or [])
-        if group.in_tree is not None and (
-            group.in_tree not in self.by_id or self.root(group.in_tree) != top.id
-        ):
-            return False
-        if any(not names & mine for names in group.member_of) or group.not_member_of & mine:
-            return False
-        traits = set(me.traits or [])
-        if group.forbidden & traits:
-            return False
-        return not group.suffix or all(names & traits for names in group.required)
+    def copy(self, uuid: str) -> Held:
+        r = self.records[uuid]
+        cells = [list(cell) for cell in r.inventories or []]
+        return Held(r.id, r.name, 0, r.parent_id, self.root(uuid), r.traits, r.aggregates, cells)
 
-    def group_choices(self, group: RequestGroup, anchor: str) -> list[tuple[tuple[str, str, int], ...]]:
-        near = [u for u in self.by_id if anchor in self.anchors(u) and self.conditions(group, u)]
-        wants = list(group.resources.items())
-        if not wants:
-            return [((u, "", 0),) for u in near]
-        if group.suffix:
-            return [
-                tuple((u, rc, n) for rc, n in wants)
-                for u in near
-                if all(self.fits(u, rc, n) for rc, n in wants)
-            ]
-        found = []
-        for choice in itertools.product(near, repeat=len(wants)):
-            if not all(self.fits(u, rc, n) for u, (rc, n) in zip(choice, wants, strict=True)):
-                continue
-            traits = {t for u in choice for t in self.by_id[u].traits or []}
-            if all(names & traits for names in group.required):
-                found.append(tuple((u, rc, n) for u, (rc, n) in zip(choice, wants, strict=True)))
-        return found
+    def remove(self, uuid: str) -> None:
+        for gone in self.below(uuid):
+            del self.records[gone]
+            self.index.apply_providers([gone], [])
 
-    def ancestors(self, uuid: str) -> set[str]:
-        parent = self.by_id[uuid].parent_id
-        return {uuid} | (self.ancestors(parent) if parent else set())
+    def change(self, rng: Random) -> None:
+        uuid = rng.choice(sorted(self.records))
+        act = rng.choice(["use", "use", "put", "add", "move", "remove"])
+        if act == "use":
+            self.use(uuid, rng.randint(0, 4))
+        elif act == "put":
+            self.put(random_provider(rng, uuid, self.records[uuid].parent_id, self.root(uuid)))
+        elif act == "add" and len(self.records) < 9:
+            fresh = f"{self.root(uuid)[:2]}n{self.version}"
+            self.put(random_provider(rng, fresh, rng.choice([None, uuid, uuid]), fresh))
+        elif act == "move":
+            others = sorted(set(self.records) - self.below(uuid))
+            self.put(msgspec.structs.replace(self.records[uuid], parent_id=rng.choice([None, *others])))
+        elif act == "remove" and self.below(uuid) != set(self.records):
+            self.remove(uuid)
 
-    def allowed(self, choice: tuple[tuple[tuple[str, str, int], ...], ...]) -> bool:
-        query = self.query
-        sums: dict[tuple[str, str], int] = {}
-        for uuid, rc, n in itertools.chain(*choice):
-            if n:
-                sums[uuid, rc] = sums.get((uuid, rc), 0) + n
-        for (uuid, rc), n in sums.items():
-            cell = self.cell(uuid, rc)
-            assert cell is not None
-            if cell[7] + n > int((cell[1] - cell[2]) * cell[6]) or n > cell[4]:
-                return False
-        if query.isolate:
-            single = [o[0][0] for g, o in zip(query.groups, choice, strict=True) if g.suffix]
-            if len(set(single)) < len(single):
-                return False
-        used = {g.suffix: {u for u, _, _ in o} for g, o in zip(query.groups, choice, strict=True)}
-        for suffixes in query.same_subtree:
-            members = set().union(*(used[s] for s in suffixes))
-            if not any(all(top in self.ancestors(u) for u in members) for top in members):
-                return False
-        return True
-
-    def search(self) -> set[Any]:
-        found = set()
-        for anchor in (r.id for r in self.by_id.values() if r.parent_id is None):
-            traits = set(self.by_id[anchor].traits or [])
-            if not self.query.root_required <= traits or self.query.root_forbidden & traits:
-                continue
-            for choice in itertools.product(*(self.group_choices(g, anchor) for g in self.query.groups)):
-                if self.allowed(choice):
-                    found.add(self.key(choice))
-        return found
-
-    def key(self, choice: Any) -> Any:
-        sums: dict[tuple[str, str], int] = {}
-        for uuid, rc, n in itertools.chain(*choice):
-            if n:
-                sums[uuid, rc] = sums.get((uuid, rc), 0) + n
-        served = frozenset(
-            (g.suffix, frozenset(u for u, _, _ in o)) for g, o in zip(self.query.groups, choice, strict=True)
-        )
-        return frozenset((u, rc, n) for (u, rc), n in sums.items()), served
+    def plain(self, query: Query) -> set[Any]:
+        return Plain(list(self.records.values()), query).search()
 
 
-def searched(records: list[Held], query: Query, limit: int | None = None) -> set[Any]:
-    columns = build({r.id: r for r in records}, {})
-    found = Search(columns, query).candidates(limit)
-    keys = [
-        (
-            frozenset((p, rc, n) for p, amounts in c.allocations.items() for rc, n in amounts.items()),
-            frozenset((s, frozenset(ps)) for s, ps in c.mappings.items()),
-        )
-        for c in found
-    ]
-    assert len(set(keys)) == len(keys)
-    return set(keys)
+@pytest.mark.parametrize("block", range(4))
+def test_after_any_changes_repeated_requests_find_what_a_plain_search_finds(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Rows move together as soon as half of them are dead.
+    monkeypatch.setattr(forest, "MANY", 4)
+    for seed in range(100 * block, 100 * (block + 1)):
+        rng = Random(seed)
+        world, query = World(random_forest(rng)), random_query(rng)
+        for _ in range(6):
+            assert keys(world.index.search(query), 3) <= world.plain(query)
+            world.change(rng)
+            assert keys(world.index.search(query)) == world.plain(query)
+            # Nothing is remembered here: columns that changed in place are those of the forest as it is.
+            assert keys(Search(world.index.columns, query)) == world.plain(query)
 
 
-@st.composite
-def forests(draw: st.DrawFn) -> list[Held]:
-    records: list[Held] = []
-    for tree in range(draw(st.integers(1, 3))):
-        members: list[str] = []
-        for number in range(draw(st.integers(1, 4))):
-            uuid = f"t{tree}p{number}"
-            parent = draw(st.sampled_from(members)) if members else None
-            classes = draw(st.sets(st.sampled_from(CLASSES), max_size=3))
-            inventory = {
-                rc: stock(
-                    draw(st.integers(1, 6)),
-                    draw(st.integers(0, 3)),
-                    high=draw(st.sampled_from([2, 99])),
-                    step=draw(st.sampled_from([1, 1, 2])),
-                )
-                for rc in sorted(classes)
-            }
-            traits = sorted(draw(st.sets(st.sampled_from((*TRAITS, SHARING_TRAIT)), max_size=2)))
-            aggregates = sorted(draw(st.sets(st.sampled_from(AGGREGATES), max_size=1)))
-            root = members[0] if members else uuid
-            records.append(
-                record(uuid, parent, root, inventory=inventory, traits=traits, aggregates=aggregates)
-            )
-            members.append(uuid)
-    return records
+@pytest.mark.parametrize("seed", range(100))
+def test_the_order_in_which_providers_are_read_does_not_matter(seed: int) -> None:
+    rng = Random(seed)
+    records, query = random_forest(rng), random_query(rng)
+    index = Index()
+    for one in rng.sample(records, len(records)):
+        index.apply_providers([one.id], [one])
+    assert keys(index.search(query)) == Plain(records, query).search()
 
 
-def names_of(values: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
-    return st.frozensets(st.sampled_from(values), min_size=1, max_size=2)
-
-
-@st.composite
-def groups(draw: st.DrawFn, suffix: str) -> RequestGroup:
-    size = 1 if not suffix else draw(st.integers(0, 2))
-    chosen = draw(st.sets(st.sampled_from(CLASSES), min_size=min(size, 1), max_size=2))
-    if suffix and not size:
-        chosen = set()
-    return RequestGroup(
-        suffix=suffix,
-        resources={rc: draw(st.integers(1, 3)) for rc in sorted(chosen)},
-        required=tuple(draw(st.lists(names_of(TRAITS), max_size=1))),
-        forbidden=draw(st.frozensets(st.sampled_from(TRAITS), max_size=1))
-        if draw(st.booleans())
-        else frozenset(),
-        member_of=tuple(draw(st.lists(names_of(AGGREGATES), max_size=1))) if draw(st.booleans()) else (),
-        not_member_of=draw(st.frozensets(st.sampled_from(AGGREGATES), max_size=1))
-        if draw(st.booleans())
-        else frozenset(),
-        in_tree=draw(st.sampled_from([None, None, None, "t0p0", "t1p1", "nowhere"])),
-    )
-
-
-@st.composite
-def queries(draw: st.DrawFn) -> Query:
-    suffixes = draw(st.lists(st.sampled_from(["_1", "_2"]), unique=True, max_size=2))
-    found = [draw(groups("")), *(draw(groups(s)) for s in suffixes)]
-    subtree = (frozenset(suffixes),) if suffixes and draw(st.booleans()) else ()
-    return Query(
-        groups=tuple(found),
-        isolate=draw(st.booleans()),
-        same_subtree=subtree,
-        root_required=draw(st.frozensets(st.sampled_from(TRAITS), max_size=1))
-        if draw(st.booleans())
-        else frozenset(),
-        root_forbidden=frozenset(),
-    )
-
-
-@settings(max_examples=150, deadline=None)
-@given(forests(), queries())
-def test_columns_find_what_a_plain_search_finds(records: list[Held], query: Query) -> None:
-    expected = Plain(records, query).search()
-    assert searched(records, query) == expected
-    few = searched(records, query, limit=2)
-    assert few <= expected
-    assert len(few) == min(2, len(expected))
+@pytest.mark.parametrize("seed", range(100))
+def test_each_condition_by_itself_holds_where_there_are_candidates(seed: int) -> None:
+    rng = Random(seed)
+    records, query = random_forest(rng), random_query(rng)
+    columns = build(records)
+    roots = {candidate.root for candidate in Search(columns, query).candidates(ALL)}
+    trees = {int(columns.tree[columns.row_of[root]]) for root in roots}
+    for condition in conditions(columns, query):
+        if condition.kind == "required" and not condition.suffix:
+            continue  # met by the group's providers together
+        if condition.kind in {"member_of", "not_member_of"} and not condition.suffix:
+            continue  # the root's membership counts for its tree
+        assert trees <= {at for at, met in enumerate(condition.trees.tolist()) if met}, condition
 
 
 def test_a_limit_is_spread_over_hosts() -> None:
@@ -246,7 +156,7 @@ def test_a_limit_is_spread_over_hosts() -> None:
         records.append(record(root, inventory={"VCPU": stock(4)}))
         records += [record(f"{root}-pf{i}", root, root, inventory={"DISK_GB": stock(4)}) for i in range(3)]
     query = Query(groups=(RequestGroup(resources={"VCPU": 1, "DISK_GB": 1}),))
-    columns = build({r.id: r for r in records}, {})
+    columns = build(records)
     roots = [c.root for c in Search(columns, query).candidates(6)]
     assert roots == ["host0", "host1", "host2", "host3", "host0", "host1"]
 
@@ -268,13 +178,13 @@ def test_two_port_groups_share_a_bridge_unless_isolated() -> None:
         )
         for s in ("_p1", "_p2")
     )
-    columns = build({r.id: r for r in records}, {})
+    columns = build(records)
     together = Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports))
-    (only,) = Search(columns, together).candidates()
+    (only,) = Search(columns, together).candidates(100)
     assert only.allocations == {"root": {"VCPU": 1}, "br0": {"NET_BW_EGR_KILOBIT_PER_SEC": 2000}}
     assert only.mappings == {"": ["root"], "_p1": ["br0"], "_p2": ["br0"]}
     apart = Query(groups=together.groups, isolate=True)
-    assert Search(columns, apart).candidates() == []
+    assert Search(columns, apart).candidates(100) == []
 
 
 @pytest.mark.parametrize("used", [0, 1])
@@ -285,23 +195,72 @@ def test_what_is_used_already_counts_when_groups_meet_on_one_provider(used: int)
         record("pf", "root", "root", inventory={"SRIOV_NET_VF": stock(2, used)}),
     ]
     ports = tuple(RequestGroup(suffix=s, resources={"SRIOV_NET_VF": 1}) for s in ("_1", "_2"))
-    columns = build({r.id: r for r in records}, {})
-    found = Search(columns, Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports))).candidates()
+    columns = build(records)
+    found = Search(columns, Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports))).candidates(100)
     assert len(found) == (0 if used else 1)
 
 
-def test_eight_groups_over_many_functions_answer_at_once() -> None:
-    # Bugs 2126751 and 2070257: all products of 8 groups over 64 functions can never be listed.
+def functions(hosts: int, functions: int, free: int = 1) -> list[Held]:
+    """Hosts with many physical functions; `free` of them have one virtual function left, the others none."""
     records = []
-    for number in range(20):
+    for number in range(hosts):
         root = f"host{number}"
         records.append(record(root, inventory={"VCPU": stock(8)}))
         records += [
-            record(f"{root}-pf{i}", root, root, inventory={"SRIOV_NET_VF": stock(1)}) for i in range(64)
+            record(f"{root}-pf{i}", root, root, inventory={"SRIOV_NET_VF": stock(1, 0 if i < free else 1)})
+            for i in range(functions)
         ]
-    ports = tuple(RequestGroup(suffix=f"_{i}", resources={"SRIOV_NET_VF": 1}) for i in range(8))
-    columns = build({r.id: r for r in records}, {})
-    query = Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports), isolate=True)
-    found = Search(columns, query).candidates(20)
-    assert len({c.root for c in found}) == 20
+    return records
+
+
+def eight(isolate: bool) -> Query:
+    ports = (RequestGroup(suffix=f"_{i}", resources={"SRIOV_NET_VF": 1}) for i in range(8))
+    return Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports), isolate=isolate)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize("free", [64, 9, 8])
+def test_eight_groups_over_64_functions_never_explode(isolate: bool, free: int) -> None:
+    # Bugs 2126751 and 2070257: all products of 8 groups over 64 functions can never be listed.
+    search = Search(build(functions(100, 64, free)), eight(isolate))
+    found = search.candidates(100)
+    assert len({c.root for c in found}) == 100
     assert all(len(c.allocations) == 9 for c in found)
+    assert search.pauses == 0
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_eight_groups_that_find_seven_places_cost_no_walk(isolate: bool) -> None:
+    search = Search(build(functions(100, 64, 7)), eight(isolate))
+    assert not search.shape.trees.any()
+    assert search.candidates(100) == []
+
+
+def test_groups_that_differ_and_do_not_fit_together_are_given_up_fairly() -> None:
+    # Amounts that no packing of the functions takes, which no sum tells; the last host has one place more.
+    records = []
+    for number in range(6):
+        root = f"host{number}"
+        records.append(record(root, inventory={"VCPU": stock(8)}))
+        sizes = [10] * 8 + ([10] if number == 5 else [])
+        records += [
+            record(f"{root}-pf{i}", root, root, inventory={"DISK_GB": stock(size)})
+            for i, size in enumerate(sizes)
+        ]
+    amounts = [6, 6, 6, 6, 6, 6, 6, 6, 7]
+    ports = tuple(RequestGroup(suffix=f"_{i}", resources={"DISK_GB": n}) for i, n in enumerate(amounts))
+    search = Search(build(records), Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports)))
+    (only,) = search.candidates(1)
+    assert only.root == "host5"
+    assert all(n <= 10 for amounts in only.allocations.values() for n in amounts.values())
+
+
+def test_depth_first_gives_all_of_a_host_before_the_next() -> None:
+    records = []
+    for number in range(3):
+        root = f"host{number}"
+        records.append(record(root, inventory={"VCPU": stock(4)}))
+        records += [record(f"{root}-pf{i}", root, root, inventory={"DISK_GB": stock(4)}) for i in range(3)]
+    query = Query(groups=(RequestGroup(resources={"VCPU": 1, "DISK_GB": 1}),))
+    search = Search(build(records), query)
+    assert [c.root for c in search.candidates(4, breadth_first=False)] == ["host0"] * 3 + ["host1"]

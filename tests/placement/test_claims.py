@@ -8,8 +8,10 @@ import random
 import pytest
 
 from moorage.core.ids import new_id
+from moorage.placement.columns import Columns
 from moorage.placement.errors import CapacityExceeded, ConsumerExists, NoInventory
-from moorage.placement.index import Follower, Index
+from moorage.placement.following import Follower
+from moorage.placement.index import Index
 from moorage.placement.ledger import Ledger
 from moorage.placement.model import ConsumerWrite, Inventory
 from moorage.placement.reads import PROVIDER_USAGES, THESE
@@ -205,8 +207,21 @@ async def test_index_equals_ledger_after_random_changes(database: Database) -> N
             " LEFT JOIN allocations a USING (provider_id, resource_class) GROUP BY i.provider_id, resource_class, i.used"
         )
     assert all(row["used"] == row["total"] for row in sums)
-    columns = index.columns
-    for record in truth:
-        for name, total, reserved, _, _, _, ratio, used_now, _ in record.inventories or []:
-            column, at = columns.classes[name], columns.position[record.id, name]
-            assert (column.used[at], column.capacity[at]) == (used_now, int((total - reserved) * ratio))
+    fresh = Index()
+    await Follower(database, fresh, None).catch_up()
+    assert figures(index.columns) == figures(fresh.columns)
+    assert figures(fresh.columns) == {
+        (record.id, name): (int((total - reserved) * ratio), used_now)
+        for record in truth
+        for name, total, reserved, _, _, _, ratio, used_now, _ in record.inventories or []
+    }
+
+
+def figures(columns: Columns) -> dict[tuple[str, str], tuple[int, int]]:
+    """Capacity and usage of every inventory that an index knows."""
+    return {
+        (provider, name): (int(column.capacity[column.at[row]]), int(column.used[column.at[row]]))
+        for provider, row in columns.row_of.items()
+        for name, column in columns.classes.items()
+        if column.at[row] >= 0
+    }

@@ -6,9 +6,9 @@ import asyncio
 from collections import Counter
 
 from moorage.core.ids import new_id
-from moorage.placement.candidates import RequestGroup
 from moorage.placement.hosts import HostStates
 from moorage.placement.model import Inventory
+from moorage.placement.query import RequestGroup
 from moorage.placement.service import PlacementService, query_of
 from moorage.scheduling import Request, summary
 from moorage.store.database import Database
@@ -77,7 +77,7 @@ async def test_a_repeated_report_costs_no_statement(database: Database) -> None:
         await other.report_host(tx, **report)
     assert await count_changes(database) == changes
     await service.follower.catch_up()
-    assert "CUSTOM_PHYSNET_PHYS_NET_1" in service.index.columns.trait_rows
+    assert service.index.columns.trait("CUSTOM_PHYSNET_PHYS_NET_1").any()
 
 
 async def count_changes(database: Database) -> int:

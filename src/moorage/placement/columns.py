@@ -1,227 +1,429 @@
-"""All providers in columns.
+"""All providers in columns that change in place.
 
-Rows are sorted by tree: a tree is a run of rows, its root first and each parent before its children. One
-`ClassColumn` a resource class holds only the rows that have it. Traits and aggregates are sets of rows,
-turned into masks when first asked for. A `Columns` value is rebuilt when the shape of the forest changes;
-usage figures change in place, which is all that most changes do.
+Rows are laid out by tree: a tree is a run of rows, its root first and each parent before its children. A
+change of figures, traits, aggregates or names is written where it is. A change of shape (a provider comes,
+goes or moves; a class is added or removed) lays the whole tree out again at the end and leaves its old rows
+dead (`forest`); when half of the rows are dead, all live ones move together. A tree keeps its number meanwhile.
+
+One `ClassColumn` a resource class holds only the rows that have it. Traits and aggregates of a row are the
+number of a distinct set (`NameSets`): conditions on names are decided once a set and looked up for all rows.
+
+Everything here runs in the thread of the event loop, and nothing awaits: who reads columns between two
+awaits sees one state. `changes`, `epoch` and `layout` tell readers that keep something what has moved since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moorage.placement.names import SHARING_TRAIT
-from moorage.placement.reads import Held
 
-Rows = NDArray[np.int64]
+Rows = NDArray[np.integer[Any]]
 Mask = NDArray[np.bool_]
 Figures = NDArray[np.int64]
 
-_CLASS, _TOTAL, _RESERVED, _MIN, _MAX, _STEP, _RATIO, USED, VERSION = range(9)
+JOURNAL = 65_536
+"""How many changes of trees are remembered for readers; who is further behind looks at all trees again."""
+DEAD = -1
+"""The capacity of an entry whose row is dead: nothing fits."""
+NONE: Rows = np.empty(0, dtype=np.int64)
 
 
-@dataclass(slots=True)
-class ClassColumn:
-    """One resource class: the rows that have it, ascending, and their figures in the same order.
+class NameSets:
+    """Distinct sets of names, numbered from 0 (the empty one)."""
 
-    `capacity` is rounded down to whole units. `expected` is what claims under way will take.
-    """
-
-    rows: Rows
-    capacity: Figures
-    used: Figures
-    expected: Figures
-    min_unit: Figures
-    max_unit: Figures
-    step_size: Figures
-
-    def fitting(self, amount: int) -> Rows:
-        """Return the rows that can give this amount now."""
-        fits = self.used + amount <= self.capacity
-        fits &= (self.min_unit <= amount) & (self.max_unit >= amount)
-        fits &= amount % self.step_size == 0
-        return self.rows[fits]
-
-
-@dataclass(slots=True)
-class Columns:
-    """The forest. `tree[row]` numbers the trees from 0; `first[t]` is the row of the root of tree t."""
-
-    ids: list[str]
-    names: list[str]
-    generations: list[int]
-    row_of: dict[str, int]
-    parent: Rows
-    tree: Rows
-    first: Rows
-    classes: dict[str, ClassColumn]
-    position: dict[tuple[str, str], int]
-    trait_rows: dict[str, Rows]
-    aggregate_rows: dict[str, Rows]
-    traits: list[Sequence[str]]
-    sharing: dict[int, Rows]
-    """Row of a sharing provider -> the trees that it serves, its own included."""
-    shared_by_tree: dict[int, list[int]]
-    tree_of_name: dict[str, int]
-    _masks: dict[tuple[str, str], Mask] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.sets: list[frozenset[str]] = []
+        self._number: dict[frozenset[str], int] = {}
+        self._having: dict[str, list[int]] = {}
+        self.number(())
 
     def __len__(self) -> int:
-        """How many providers there are."""
-        return len(self.ids)
+        """How many sets there are."""
+        return len(self.sets)
+
+    def number(self, names: Iterable[str]) -> int:
+        """Return the number of a set, a new one where it is not known."""
+        wanted = frozenset(names)
+        found = self._number.get(wanted)
+        if found is None:
+            found = self._number[wanted] = len(self.sets)
+            self.sets.append(wanted)
+            for name in wanted:
+                self._having.setdefault(name, []).append(found)
+        return found
+
+    def any_of(self, names: Iterable[str]) -> Mask:
+        """Return which sets hold at least one of these names."""
+        found = np.zeros(len(self.sets), dtype=np.bool_)
+        for name in names:
+            found[self._having.get(name, [])] = True
+        return found
+
+
+class ClassColumn:
+    """One resource class: entries of the rows that have it. `at[row]` is a row's entry, or -1.
+
+    `capacity` is rounded down to whole units. `expected` is what claims under way will take; `version` that of
+    the ledger's row whose usage is shown.
+    """
+
+    __slots__ = ("_figures", "_rows", "_simple", "at", "size")
+
+    def __init__(self, rows: int) -> None:
+        self.size = 0
+        self.at = np.full(rows, -1, dtype=np.int32)
+        self._rows = np.empty(16, dtype=np.int32)
+        self._figures = np.zeros((7, 16), dtype=np.int64)
+        # The bounds within which no entry asks for a closer look: greatest min_unit, least max_unit, greatest step.
+        self._simple = [1, np.iinfo(np.int64).max, 1]
 
     @property
-    def trees(self) -> int:
-        """How many trees there are."""
-        return len(self.first)
+    def rows(self) -> Rows:
+        """The row of each entry, dead ones included."""
+        return self._rows[: self.size]
+
+    @property
+    def capacity(self) -> Figures:
+        """What can be used in all; DEAD for dead entries."""
+        return self._figures[0, : self.size]
+
+    @property
+    def used(self) -> Figures:
+        """What is used."""
+        return self._figures[1, : self.size]
+
+    @property
+    def min_unit(self) -> Figures:
+        """The least that one allocation takes."""
+        return self._figures[2, : self.size]
+
+    @property
+    def max_unit(self) -> Figures:
+        """The most that one allocation takes."""
+        return self._figures[3, : self.size]
+
+    @property
+    def step_size(self) -> Figures:
+        """What every amount is a multiple of."""
+        return self._figures[4, : self.size]
+
+    @property
+    def version(self) -> Figures:
+        """The version of the ledger's row."""
+        return self._figures[5, : self.size]
+
+    @property
+    def expected(self) -> Figures:
+        """What claims under way will take."""
+        return self._figures[6, : self.size]
+
+    def fitting(self, amount: int, rows: Rows | None = None) -> Rows:
+        """Return the rows (of all, or of these) that can give this amount now, in their order."""
+        figures = self._figures
+        if rows is None:
+            entries: Any = slice(0, self.size)
+        else:
+            entries = self.at[rows]
+            entries = entries[entries >= 0]
+        fits = figures[0, entries] - figures[1, entries] >= amount
+        low, high, step = self._simple
+        if not (low <= amount <= high and step == 1):
+            fits &= (figures[2, entries] <= amount) & (figures[3, entries] >= amount)
+            fits &= amount % figures[4, entries] == 0
+        found: Rows = self._rows[entries][fits]
+        return found
+
+    def free(self, rows: Rows) -> Figures:
+        """Return what is free on each of these rows; nothing where a row has no entry."""
+        entries = self.at[rows]
+        free = np.maximum(self._figures[0, entries] - self._figures[1, entries], 0)
+        found: Figures = np.where(entries >= 0, free, 0)
+        return found
+
+    def times(self, amount: int, rows: Rows) -> Figures:
+        """Return how often each of these rows can give this amount in one claim."""
+        entries = self.at[rows]
+        most = np.minimum(self._figures[0, entries] - self._figures[1, entries], self._figures[3, entries])
+        found: Figures = most // amount
+        return found
+
+    def room(self, row: int) -> tuple[int, int]:
+        """Return what is free on a row, and the most that one allocation takes of it."""
+        entry = self.at[row]
+        free, used, most = self._figures[0, entry], self._figures[1, entry], self._figures[3, entry]
+        return int(free - used), int(most)
+
+    def add(self, row: int, figures: Sequence[int]) -> None:
+        """Append an entry: (capacity, used, min_unit, max_unit, step_size, version, expected)."""
+        if self.size == len(self._rows):
+            size = max(16, 2 * self.size)
+            self._rows, self._figures = _longer(self._rows, size), _longer(self._figures, size)
+        self._rows[self.size] = row
+        self.at[row] = self.size
+        self.size += 1
+        self.set(row, figures)
+
+    def extend(self, rows: Rows, figures: Figures) -> None:
+        """Append many entries at once; `figures` has a row for each kind of figure."""
+        have = self.size
+        self.size += len(rows)
+        self._rows = np.concatenate((self._rows[:have], rows.astype(np.int32)))
+        self._figures = np.concatenate((self._figures[:, :have], figures), axis=1)
+        self.at[rows] = np.arange(have, self.size)
+        if len(rows):
+            self._widen(int(figures[2].max()), int(figures[3].min()), int(figures[4].max()))
+
+    def set(self, row: int, figures: Sequence[int]) -> None:
+        """Write the figures of a row that has an entry."""
+        self._figures[:, self.at[row]] = figures
+        self._widen(figures[2], figures[3], figures[4])
+
+    def get(self, row: int) -> list[int]:
+        """Return the figures of a row that has an entry."""
+        found: list[int] = self._figures[:, self.at[row]].tolist()
+        return found
+
+    def kill(self, row: int) -> None:
+        """Make the entry of a row dead."""
+        self._figures[:, self.at[row]] = (DEAD, 0, 1, 1, 1, 0, 0)
+        self.at[row] = -1
+
+    def grow(self, rows: int) -> None:
+        """Make place for so many rows."""
+        at = np.full(rows, -1, dtype=np.int32)
+        at[: len(self.at)] = self.at
+        self.at = at
+
+    def moved(self, place: Rows, rows: int) -> ClassColumn:
+        """Return the live entries for rows that have moved: `place[row]` is where, or -1."""
+        live = np.flatnonzero(self.capacity != DEAD)
+        where = place[self.rows[live]]
+        order = np.argsort(where, kind="stable")
+        made = ClassColumn(rows)
+        made.extend(where[order], self._figures[:, live[order]])
+        return made
+
+    def _widen(self, low: int, high: int, step: int) -> None:
+        simple = self._simple
+        if low > simple[0] or high < simple[1] or step > simple[2]:
+            self._simple = [max(low, simple[0]), min(high, simple[1]), max(step, simple[2])]
+
+
+class Columns:
+    """The forest. `tree[row]` is the number of a row's tree, `first[tree]` the row of its root.
+
+    `first` is -1 for the number of a tree that is gone. `changes[tree]` counts what has changed in a tree;
+    `journal` names the trees that did, in order, and `position` is its end. `epoch` moves when what was found out
+    about trees before is worth nothing; `layout` with everything but usage.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.dead = 0
+        self.trees = 0
+        self.ids: list[str] = []
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.tree_of_name: dict[str, int] = {}
+        self.parent: Rows = np.empty(16, dtype=np.int32)
+        self.tree: Rows = np.empty(16, dtype=np.int32)
+        self.trait_set: Rows = np.empty(16, dtype=np.int32)
+        self.aggregate_set: Rows = np.empty(16, dtype=np.int32)
+        self.first: Rows = np.empty(16, dtype=np.int32)
+        self.count: Rows = np.empty(16, dtype=np.int32)
+        self.changes = np.empty(16, dtype=np.int64)
+        self.classes: dict[str, ClassColumn] = {}
+        self.traits = NameSets()
+        self.aggregates = NameSets()
+        self.sharing: set[int] = set()
+        self.orphans: dict[str, str] = {}
+        """Provider -> its parent, where that one is not known yet."""
+        self.epoch = 0
+        self.layout = 0
+        self.position = 0
+        self._journal: list[int] = []
+        self._shared: dict[str, list[int]] | None = None
+
+    def __len__(self) -> int:
+        """How many rows there are, dead ones included."""
+        return self.size
+
+    # -- trees and rows ---------------------------------------------------------------------------------------
 
     def tree_rows(self, tree: int) -> range:
         """Return the rows of one tree."""
-        end = int(self.first[tree + 1]) if tree + 1 < len(self.first) else len(self.ids)
-        return range(int(self.first[tree]), end)
+        start = int(self.first[tree])
+        return range(start, start + int(self.count[tree])) if start >= 0 else range(0)
+
+    def rows_of(self, trees: Rows) -> Rows:
+        """Return the rows of these trees, tree by tree."""
+        first, count = self.first[trees], self.count[trees]
+        ends = np.cumsum(count)
+        total = int(ends[-1]) if len(ends) else 0
+        rows: Rows = np.arange(total) + np.repeat(first - (ends - count), count)
+        return rows
+
+    @property
+    def alive(self) -> Mask:
+        """Which rows are live."""
+        return self.tree[: self.size] >= 0
+
+    @property
+    def living_trees(self) -> Mask:
+        """Which numbers of trees are in use."""
+        return self.first[: self.trees] >= 0
+
+    def root(self, row: int) -> int:
+        """Return the row of a row's root."""
+        return int(self.first[self.tree[row]])
+
+    # -- names ------------------------------------------------------------------------------------------------
+
+    def traits_of(self, row: int) -> frozenset[str]:
+        """Return the traits of a row."""
+        return self.traits.sets[int(self.trait_set[row])]
+
+    def aggregates_of(self, row: int) -> frozenset[str]:
+        """Return the aggregates of a row."""
+        return self.aggregates.sets[int(self.aggregate_set[row])]
 
     def trait(self, name: str) -> Mask:
         """Return which rows have a trait."""
-        return self._mask("trait", name, self.trait_rows)
+        return self.with_traits((name,))
 
-    def aggregate(self, name: str) -> Mask:
-        """Return which rows are in an aggregate."""
-        return self._mask("aggregate", name, self.aggregate_rows)
-
-    def any_of(self, names: Iterable[str], kind: str) -> Mask:
-        """Return which rows have at least one of these traits or aggregates."""
-        found = np.zeros(len(self.ids), dtype=np.bool_)
-        for name in names:
-            found |= self.trait(name) if kind == "trait" else self.aggregate(name)
+    def with_traits(self, names: Iterable[str]) -> Mask:
+        """Return which rows have at least one of these traits."""
+        found: Mask = self.traits.any_of(names)[self.trait_set[: self.size]] & self.alive
         return found
 
-    def of_root(self, mask: Mask) -> Mask:
-        """Return for each row what the mask says of its root."""
-        return mask[self.first[self.tree]]
+    def with_aggregates(self, names: Iterable[str]) -> Mask:
+        """Return which rows are in at least one of these aggregates."""
+        found: Mask = self.aggregates.any_of(names)[self.aggregate_set[: self.size]] & self.alive
+        return found
+
+    # -- sharing ----------------------------------------------------------------------------------------------
+
+    @property
+    def shared(self) -> dict[str, list[int]]:
+        """Aggregate -> the rows of the sharing providers in it."""
+        if self._shared is None:
+            self._shared = {}
+            for row in sorted(self.sharing):
+                for aggregate in self.aggregates_of(row):
+                    self._shared.setdefault(aggregate, []).append(row)
+        return self._shared
+
+    def shared_with(self, tree: int) -> list[int]:
+        """Return the rows of the sharing providers of other trees that serve a tree."""
+        if not self.sharing:
+            return []
+        rows = self.tree_rows(tree)
+        names = set().union(*(self.aggregates_of(row) for row in rows))
+        found = {row for name in names for row in self.shared.get(name, ())}
+        return sorted(row for row in found if row not in rows)
 
     def trees_with(self, rows: Rows) -> Mask:
         """Return which trees these rows serve: their own, and through aggregates those they share with."""
-        found = np.zeros(len(self.first), dtype=np.bool_)
+        found = np.zeros(self.trees, dtype=np.bool_)
         found[self.tree[rows]] = True
         if self.sharing:
-            for row in rows[np.isin(rows, list(self.sharing))].tolist():
-                found[self.sharing[row]] = True
+            sharing = self.sharing.intersection(rows.tolist())
+            names = set().union(*(self.aggregates_of(row) for row in sharing))
+            if names:
+                found[self.tree[: self.size][self.with_aggregates(names)]] = True
         return found
 
-    def _mask(self, kind: str, name: str, rows: Mapping[str, Rows]) -> Mask:
-        mask = self._masks.get((kind, name))
-        if mask is None:
-            mask = np.zeros(len(self.ids), dtype=np.bool_)
-            if name in rows:
-                mask[rows[name]] = True
-            self._masks[kind, name] = mask
-        return mask
+    # -- what has changed -------------------------------------------------------------------------------------
+
+    def touch(self, tree: int) -> None:
+        """Note that something in a tree has changed."""
+        self.changes[tree] += 1
+        self._journal.append(tree)
+        self.position += 1
+        if len(self._journal) > JOURNAL:
+            del self._journal[: JOURNAL // 2]
+
+    def changed_since(self, position: int) -> set[int] | None:
+        """Return the trees that changed after a position of the journal; None where it is forgotten."""
+        behind = self.position - position
+        if behind > len(self._journal):
+            return None
+        return set(self._journal[len(self._journal) - behind :]) if behind else set()
+
+    def forget(self) -> None:
+        """Make worthless what readers have found out about trees."""
+        self.epoch += 1
+        self.layout += 1
+        self._shared = None
+
+    # -- usage ------------------------------------------------------------------------------------------------
+
+    def set_used(self, provider: str, resource_class: str, used: int, version: int) -> None:
+        """Take over a figure of usage, when it is newer than the one known."""
+        row = self.row_of.get(provider)
+        column = self.classes.get(resource_class)
+        if row is None or column is None:
+            return
+        entry = column.at[row]
+        if entry < 0 or column.version[entry] >= version:
+            return
+        column.used[entry] = used
+        column.version[entry] = version
+        self.touch(int(self.tree[row]))
+        if row in self.sharing:
+            self.epoch += 1
+
+    def set_expected(self, provider: str, resource_class: str, amount: int) -> None:
+        """Note what claims under way will take of an inventory."""
+        row = self.row_of.get(provider)
+        column = self.classes.get(resource_class)
+        if row is not None and column is not None and column.at[row] >= 0:
+            column.expected[column.at[row]] = amount
+
+    # -- rows, written by `forest` ------------------------------------------------------------------------------
+
+    def column(self, resource_class: str) -> ClassColumn:
+        """Return the column of a class, made where there is none."""
+        found = self.classes.get(resource_class)
+        if found is None:
+            found = self.classes[resource_class] = ClassColumn(len(self.tree))
+        return found
+
+    def set_names(self, row: int, traits: int, aggregates: int) -> None:
+        """Write the sets of a row's traits and aggregates."""
+        shares = SHARING_TRAIT in self.traits.sets[traits]
+        if shares or row in self.sharing:
+            self.sharing.discard(row)
+            if shares:
+                self.sharing.add(row)
+            self.forget()
+        self.trait_set[row], self.aggregate_set[row] = traits, aggregates
+
+    def grow_rows(self, needed: int) -> None:
+        """Make place for so many rows."""
+        if needed <= len(self.tree):
+            return
+        size = max(needed, 2 * len(self.tree))
+        for name in ("parent", "tree", "trait_set", "aggregate_set"):
+            setattr(self, name, _longer(getattr(self, name), size))
+        for column in self.classes.values():
+            column.grow(size)
+
+    def grow_trees(self, needed: int) -> None:
+        """Make place for so many trees."""
+        if needed > len(self.first):
+            size = max(needed, 2 * len(self.first))
+            for name in ("first", "count", "changes"):
+                setattr(self, name, _longer(getattr(self, name), size))
 
 
-def build(records: Mapping[str, Held], expected: Mapping[tuple[str, str], int]) -> Columns:
-    """Build the columns of a forest. Roots keep the order of `records`."""
-    order, tree, first = _sorted_by_tree(records)
-    row_of = {record.id: row for row, record in enumerate(order)}
-    parent = np.array(
-        [row_of.get(record.parent_id, -1) if record.parent_id else -1 for record in order], dtype=np.int64
-    )
-    trait_rows = _rows_by_name(record.traits or () for record in order)
-    aggregate_rows = _rows_by_name(record.aggregates or () for record in order)
-    classes, position = _classes(order, expected)
-    sharing = _sharing(trait_rows, aggregate_rows, tree, order)
-    shared: dict[int, list[int]] = {}
-    for row, trees in sharing.items():
-        for number in trees.tolist():
-            if number != tree[row]:
-                shared.setdefault(number, []).append(row)
-    return Columns(
-        ids=[record.id for record in order],
-        names=[record.name for record in order],
-        generations=[record.generation for record in order],
-        row_of=row_of,
-        parent=parent,
-        tree=tree,
-        first=first,
-        classes=classes,
-        position=position,
-        trait_rows=trait_rows,
-        aggregate_rows=aggregate_rows,
-        # Standard traits first, as upstream lists them.
-        traits=[sorted(record.traits or (), key=lambda t: (t.startswith("CUSTOM_"), t)) for record in order],
-        sharing=sharing,
-        shared_by_tree=shared,
-        tree_of_name={order[row].name: number for number, row in enumerate(first.tolist())},
-    )
-
-
-def _sorted_by_tree(records: Mapping[str, Held]) -> tuple[list[Held], Rows, Rows]:
-    children: dict[str, list[Held]] = {}
-    roots = []
-    for record in records.values():
-        if record.parent_id is None or record.parent_id not in records:
-            roots.append(record)
-        else:
-            children.setdefault(record.parent_id, []).append(record)
-    order: list[Held] = []
-    tree: list[int] = []
-    first: list[int] = []
-    for number, root in enumerate(roots):
-        first.append(len(order))
-        waiting = [root]
-        while waiting:
-            record = waiting.pop()
-            order.append(record)
-            tree.append(number)
-            waiting.extend(reversed(children.get(record.id, ())))
-    return order, np.array(tree, dtype=np.int64), np.array(first, dtype=np.int64)
-
-
-def _rows_by_name(names: Iterable[Sequence[str]]) -> dict[str, Rows]:
-    found: dict[str, list[int]] = {}
-    for row, members in enumerate(names):
-        for name in members:
-            found.setdefault(name, []).append(row)
-    return {name: np.array(rows, dtype=np.int64) for name, rows in found.items()}
-
-
-def _classes(
-    order: Sequence[Held], expected: Mapping[tuple[str, str], int]
-) -> tuple[dict[str, ClassColumn], dict[tuple[str, str], int]]:
-    collected: dict[str, list[tuple[int, ...]]] = {}
-    position: dict[tuple[str, str], int] = {}
-    for row, record in enumerate(order):
-        for cell in record.inventories or ():
-            name = cell[_CLASS]
-            cells = collected.setdefault(name, [])
-            position[record.id, name] = len(cells)
-            cells.append(
-                (
-                    row,
-                    int((cell[_TOTAL] - cell[_RESERVED]) * cell[_RATIO]),
-                    cell[USED],
-                    expected.get((record.id, name), 0),
-                    cell[_MIN],
-                    cell[_MAX],
-                    cell[_STEP],
-                )
-            )
-    classes = {}
-    for name, cells in collected.items():
-        figures = np.ascontiguousarray(np.array(cells, dtype=np.int64).T)
-        classes[name] = ClassColumn(*figures)
-    return classes, position
-
-
-def _sharing(
-    trait_rows: Mapping[str, Rows], aggregate_rows: Mapping[str, Rows], tree: Rows, order: Sequence[Held]
-) -> dict[int, Rows]:
-    found: dict[int, Rows] = {}
-    for row in trait_rows.get(SHARING_TRAIT, np.empty(0, dtype=np.int64)).tolist():
-        trees = {int(tree[row])}
-        for aggregate in order[row].aggregates or ():
-            trees.update(tree[aggregate_rows[aggregate]].tolist())
-        found[row] = np.array(sorted(trees), dtype=np.int64)
+def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return an array with more places along its last axis."""
+    found = np.zeros((*array.shape[:-1], size), dtype=array.dtype)
+    found[..., : array.shape[-1]] = array
     return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from moorage.placement.columns import ClassColumn, Columns, Mask
+from moorage.placement.columns import DEAD, ClassColumn, Columns, Mask
 from moorage.placement.names import normalised
 from moorage.scheduling.hosts import NO_LIMIT, HostTable, ResourceColumn, zone_masks
 from moorage.scheduling.ranking import DEFAULT_WEIGHERS
@@ -53,9 +53,10 @@ class HostStates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alignment:
-    """Which tree each host is; -1 for a host without a provider."""
+    """Which tree each host is; -1 for a host without a provider. Right for one layout of the columns."""
 
     columns: Columns
+    layout: int
     states: HostStates
     trees: NDArray[np.int64]
     offers: dict[str, Offers] = field(default_factory=dict)
@@ -65,7 +66,11 @@ class Alignment:
     def of(cls, columns: Columns, states: HostStates) -> Alignment:
         """Match hosts with root providers by name."""
         trees = [columns.tree_of_name.get(name, -1) for name in states.names]
-        return cls(columns, states, np.array(trees, dtype=np.int64))
+        return cls(columns, columns.layout, states, np.array(trees, dtype=np.int64))
+
+    def holds(self, columns: Columns) -> bool:
+        """Tell whether it is still right."""
+        return self.columns is columns and self.layout == columns.layout
 
 
 def host_table(alignment: Alignment, request: Request) -> HostTable:
@@ -95,9 +100,7 @@ def host_table(alignment: Alignment, request: Request) -> HostTable:
 def _in_trees(columns: Columns, trait: str, trees: NDArray[np.int64]) -> Mask:
     # One place more than there are trees: index -1 is the host without a provider.
     having = np.zeros(columns.trees + 1, dtype=np.bool_)
-    rows = columns.trait_rows.get(trait)
-    if rows is not None:
-        having[columns.tree[rows]] = True
+    having[columns.tree[np.flatnonzero(columns.trait(trait))]] = True
     return having[trees]
 
 
@@ -162,18 +165,19 @@ def _best(columns: Columns, column: ClassColumn, free: NDArray[np.int64]) -> tup
     The second value tells whether usage cannot change the answer: no tree has a choice.
     """
     best = np.full(columns.trees + 1, -1, dtype=np.int64)
-    tree = columns.tree[column.rows]
-    order: NDArray[np.intp] = np.arange(len(tree))
-    choice = len(tree) > 1 and bool((tree[1:] == tree[:-1]).any())
+    order = np.flatnonzero(column.capacity != DEAD)
+    tree = columns.tree[column.rows[order]]
+    # The rows of a tree are a run.
+    choice = bool((tree[1:] == tree[:-1]).any())
     if choice:
         # Ascending by what is free: the last write for a tree is its best.
-        order = np.argsort(free, kind="stable")
-    best[tree[order]] = order
-    for row, served in columns.sharing.items():
-        at = int(np.searchsorted(column.rows, row))
-        if at < len(column.rows) and column.rows[at] == row:
+        order = order[np.argsort(free[order], kind="stable")]
+        tree = columns.tree[column.rows[order]]
+    best[tree] = order
+    for row in sorted(columns.sharing):
+        entry = int(column.at[row])
+        if entry >= 0:
             choice = True
-            for number in served.tolist():
-                if best[number] < 0 or free[best[number]] < free[at]:
-                    best[number] = at
+            served = np.flatnonzero(columns.trees_with(np.array([row])))
+            best[served[(best[served] < 0) | (free[best[served]] < free[entry])]] = entry
     return best, not choice

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from moorage.placement.candidates import Candidate, Query, RequestGroup, Search
-from moorage.placement.config import DEFAULT_INTERVAL
+from moorage.placement.candidates import Search
+from moorage.placement.config import Settings
 from moorage.placement.errors import CapacityExceeded, NoInventory
+from moorage.placement.following import Follower
 from moorage.placement.hosts import PHYSNET_PREFIX, Alignment, HostStates, host_table
-from moorage.placement.index import Follower, Index
+from moorage.placement.index import Index
 from moorage.placement.ledger import Ledger
 from moorage.placement.model import Inventory
-from moorage.placement.names import normalised
+from moorage.placement.names import RESOURCE_CLASSES, TRAITS, normalised
+from moorage.placement.query import Candidate, Query, RequestGroup
 from moorage.scheduling import Plan, Refusal, Request, plan
 from moorage.store.database import Database, Tx
 from moorage.store.signals import Signals
@@ -23,6 +26,7 @@ _CHILDREN = uuid.UUID("2f4f1a3c-52a7-4a0b-8f5e-6c0b1de2d7a1")
 """Namespace of the ids of child providers: the same child always gets the same id."""
 
 REFRESH_SECONDS = 300.0
+KNOWN_NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,13 @@ class PlacementService:
     """
 
     def __init__(
-        self, database: Database, signals: Signals | None = None, *, interval: float = DEFAULT_INTERVAL
+        self, database: Database, signals: Signals | None = None, *, settings: Settings | None = None
     ) -> None:
+        self.settings = settings = settings or Settings()
         self.database = database
         self.index = Index()
         self.ledger = Ledger(self.index)
-        self.follower = Follower(database, self.index, signals, interval)
+        self.follower = Follower(database, self.index, signals, settings.index_interval)
         self._alignment: Alignment | None = None
         self._reported: dict[str, tuple[float, object]] = {}
 
@@ -59,7 +64,7 @@ class PlacementService:
         """Match the caller's hosts with providers; cheap while neither side changes its shape."""
         columns = self.index.columns
         known = self._alignment
-        if known is None or known.columns is not columns or known.states is not states:
+        if known is None or known.states is not states or not known.holds(columns):
             known = self._alignment = Alignment.of(columns, states)
         return known
 
@@ -93,10 +98,10 @@ class PlacementService:
             if attempt:
                 await self.follower.catch_up()
                 decision = self.plan(request, states, seed)
-            for ranked in decision.ranking:
-                candidate = self.candidate(query, ranked.host)
+            for host in decision.best():
+                candidate = self.candidate(query, host)
                 if candidate is None:
-                    refused.append(Refusal(host=ranked.host, check="combination", reason="no_combination"))
+                    refused.append(Refusal(host=host, check="combination", reason="no_combination"))
                     continue
                 try:
                     await self.ledger.claim(
@@ -108,9 +113,9 @@ class PlacementService:
                         allocations=candidate.allocations,
                     )
                 except (CapacityExceeded, NoInventory) as error:
-                    refused.append(_lost(ranked.host, error))
+                    refused.append(_lost(host, error))
                     continue
-                return Placed(plan=decision, host=ranked.host, candidate=candidate, refused=tuple(refused))
+                return Placed(plan=decision, host=host, candidate=candidate, refused=tuple(refused))
         return Placed(plan=decision, host=None, candidate=None, refused=tuple(refused))
 
     def candidate(self, query: Query, host: str) -> Candidate | None:
@@ -120,8 +125,24 @@ class PlacementService:
         return None if tree is None else Search(columns, query).first_in(tree)
 
     def candidates(self, query: Query, limit: int | None = None) -> list[Candidate]:
-        """Return candidates from what this process knows now; a limit is spread over hosts."""
-        return Search(self.index.columns, query).candidates(limit)
+        """Return candidates from what this process knows now, never more than the configured maximum."""
+        most = self.settings.max_allocation_candidates
+        if limit is None or 0 <= most < limit:
+            limit = most if most >= 0 else sys.maxsize
+        return self.index.search(query).candidates(limit, breadth_first=self.settings.breadth_first)
+
+    async def require_names(self, classes: Iterable[str], traits: Iterable[str]) -> None:
+        """Raise UnknownNames for resource classes and traits that do not exist; the index must be fresh."""
+        known = self.index.known_names
+        classes = set(classes) - RESOURCE_CLASSES.standard - known
+        traits = set(traits) - TRAITS.standard - known
+        if classes or traits:
+            async with self.database.read() as tx:
+                await RESOURCE_CLASSES.require(tx, classes, "Invalid resource class in resources parameter")
+                await TRAITS.require(tx, traits)
+            if len(known) > KNOWN_NAMES:
+                known.clear()
+            known |= classes | traits
 
     async def report_host(
         self,

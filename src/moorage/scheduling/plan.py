@@ -7,7 +7,7 @@ A `Plan` keeps masks and the table it was made from; refusals are put into words
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -90,6 +90,10 @@ class Plan:
     failing: tuple[Mask, ...]
     order: Sequence[int]
     scores: Scores
+
+    def best(self) -> Iterator[str]:
+        """Yield the hosts that pass, best first."""
+        return (self.hosts.names[position] for position in self.order)
 
     @property
     def ranking(self) -> list[Ranked]:

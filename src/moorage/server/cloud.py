@@ -43,6 +43,7 @@ from moorage.network.http.routes import network_api
 from moorage.network.service import NetworkService
 from moorage.operations import Runner
 from moorage.operations.faults import Faults
+from moorage.placement.config import Settings as PlacementSettings
 from moorage.placement.http.routes import build_api as placement_api
 from moorage.placement.service import PlacementService
 from moorage.server.control import Control, control_api
@@ -114,7 +115,7 @@ class Cloud:
         zone = conf.compute.default_availability_zone
         self.directory = Directory(database, self.signals, self.link, default_zone=zone)
         self.ovn = OvnKeepers.of(conf, database, self.signals)
-        self.placement = PlacementService(database, self.signals, interval=conf.placement.index_interval)
+        self.placement = PlacementService(database, self.signals, settings=PlacementSettings.of(conf))
         self.network = NetworkService(
             network_settings(conf),
             hosts=self.directory.networking,

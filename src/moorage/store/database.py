@@ -73,6 +73,20 @@ class Tx:
         except asyncpg.PostgresError as error:
             raise translate(error) from error
 
+    async def copy_out(self, sql: str, form: str) -> bytes:
+        """All rows of a query without parameters in a form of COPY, `text` or `binary`."""
+        self.statements += 1
+        chunks: list[bytes] = []
+
+        async def take(chunk: bytes) -> None:
+            chunks.append(chunk)
+
+        try:
+            await self.connection.copy_from_query(sql, output=take, format=form)
+        except asyncpg.PostgresError as error:
+            raise translate(error) from error
+        return b"".join(chunks)
+
     async def notify(self, channel: str, payload: str = "") -> None:
         """Wake the listeners of ``channel`` when this transaction commits."""
         await self.execute("SELECT pg_notify($1, $2)", (channel, payload))
@@ -226,6 +240,18 @@ class Database:
         try:
             with _lost(connection):
                 yield Tx(connection)
+        finally:
+            await self._pool_release(connection)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Tx]:
+        """Statements that all see one committed state; nothing can be written."""
+        connection = await self._acquire()
+        try:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                yield Tx(connection)
+        except _LOST as error:
+            raise StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
         finally:
             await self._pool_release(connection)
 

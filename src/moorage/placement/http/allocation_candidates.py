@@ -1,76 +1,138 @@
-"""`GET /allocation_candidates`."""
+"""`GET /allocation_candidates`.
+
+An answer of a thousand candidates is megabytes, most of them summaries of providers. They are put together from
+pieces of JSON: each candidate's, kept with it, and each tree's, kept by the index until the tree changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from moorage.api import Reply
-from moorage.placement.candidates import Candidate, Query
+import msgspec
+
+from moorage.api import Reply, Version
+from moorage.core.errors import BadRequest
 from moorage.placement.columns import Columns
 from moorage.placement.http.common import PlacementCall, reply
 from moorage.placement.http.queries import candidates_request
+from moorage.placement.index import Index
+from moorage.placement.query import Candidate, Query
+
+MAX_AGE, AGE = "x-moorage-index-max-age", "x-moorage-index-age"
+"""Seconds: how old the index may be that a request is answered from, and how old it was."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 async def list_candidates(call: PlacementCall) -> Reply:
     """Answer the ways to serve a request, and what the providers concerned have."""
     asked = candidates_request(call.query, call.version)
-    async with call.app.database.read() as tx:
-        await asked.check_names(tx)
-    await call.app.follower.catch_up()
+    await call.app.follower.catch_up(_max_age(call))
+    await call.app.require_names(asked.classes, asked.traits)
     found = call.app.candidates(asked.query, asked.limit)
-    columns = call.app.index.columns
-    body = {
-        "allocation_requests": [_render(call, candidate) for candidate in found],
-        "provider_summaries": _summaries(call, columns, asked.query, found),
-    }
-    return reply(call, body)
+    age = call.app.follower.age
+    requests = b",".join(_request(call.version, candidate) for candidate in found)
+    summaries = b",".join(_summaries(call, asked.query, found))
+    answer = reply(call, b'{"allocation_requests":[%b],"provider_summaries":{%b}}' % (requests, summaries))
+    answer.headers[AGE] = f"{age:.3f}"
+    return answer
 
 
-def _render(call: PlacementCall, candidate: Candidate) -> dict[str, Any]:
-    if call.version < (1, 12):
+def _max_age(call: PlacementCall) -> float:
+    given = call.headers.get(MAX_AGE)
+    if given is None:
+        return call.app.settings.index_max_age
+    try:
+        age = float(given)
+    except ValueError:
+        age = -1.0
+    if not 0 <= age < 86_400:
+        raise BadRequest(f"{MAX_AGE} is a number of seconds below 86400. Got: {given}", field=MAX_AGE)
+    return age
+
+
+def _request(version: Version, candidate: Candidate) -> bytes:
+    form = (version >= (1, 12), version >= (1, 34))
+    found = candidate.rendered.get(form)
+    if found is None:
+        found = candidate.rendered[form] = _encode(_render(candidate, *form))
+    return found
+
+
+def _render(candidate: Candidate, keyed: bool, mapped: bool) -> dict[str, Any]:
+    given = candidate.allocations.items()
+    if not keyed:
         return {
             "allocations": [
-                {"resource_provider": {"uuid": provider}, "resources": amounts}
-                for provider, amounts in candidate.allocations.items()
+                {"resource_provider": {"uuid": provider}, "resources": amounts} for provider, amounts in given
             ]
         }
-    body: dict[str, Any] = {
-        "allocations": {
-            provider: {"resources": amounts} for provider, amounts in candidate.allocations.items()
-        }
-    }
-    if call.version >= (1, 34):
+    body: dict[str, Any] = {"allocations": {provider: {"resources": amounts} for provider, amounts in given}}
+    if mapped:
         body["mappings"] = candidate.mappings
     return body
 
 
-def _summaries(
-    call: PlacementCall, columns: Columns, query: Query, found: Iterable[Candidate]
-) -> dict[str, Any]:
+def _summaries(call: PlacementCall, query: Query, found: Iterable[Candidate]) -> Iterator[bytes]:
+    """Yield members of the object of summaries: from 1.29 on those of whole trees."""
+    index = call.app.index
+    columns = index.columns
+    if call.version >= (1, 29):
+        yield from (_tree(index, columns, tree) for tree in _trees(columns, found))
+        return
     rows = {columns.row_of[provider] for candidate in found for provider in candidate.allocations}
-    if call.version >= (1, 29):
-        trees = {int(columns.tree[row]) for row in rows}
-        trees |= {int(columns.tree[columns.row_of[candidate.root]]) for candidate in found}
-        rows = {row for tree in trees for row in columns.tree_rows(tree)}
-    asked = {name for group in query.groups for name in group.resources}
-    wanted = [name for name in columns.classes if call.version >= (1, 27) or name in asked]
-    return {columns.ids[row]: _summary(call, columns, row, wanted) for row in sorted(rows)}
+    asked = None
+    if call.version < (1, 27):
+        asked = frozenset(name for group in query.groups for name in group.resources)
+    for row in sorted(rows):
+        summary: dict[str, Any] = {"resources": _resources(columns, row, asked)}
+        if call.version >= (1, 17):
+            summary["traits"] = _traits(columns, row)
+        yield _member(columns.ids[row], summary)
 
 
-def _summary(call: PlacementCall, columns: Columns, row: int, wanted: list[str]) -> dict[str, Any]:
-    provider = columns.ids[row]
-    resources = {}
-    for name in wanted:
-        at = columns.position.get((provider, name))
-        if at is not None:
-            column = columns.classes[name]
-            resources[name] = {"capacity": int(column.capacity[at]), "used": int(column.used[at])}
-    body: dict[str, Any] = {"resources": resources}
-    if call.version >= (1, 17):
-        body["traits"] = columns.traits[row]
-    if call.version >= (1, 29):
-        parent = int(columns.parent[row])
-        body["parent_provider_uuid"] = columns.ids[parent] if parent >= 0 else None
-        body["root_provider_uuid"] = columns.ids[int(columns.first[columns.tree[row]])]
-    return body
+def _trees(columns: Columns, found: Iterable[Candidate]) -> list[int]:
+    """Return the trees of all candidates, those of sharing providers included."""
+    providers = {candidate.root for candidate in found}
+    if columns.sharing:
+        providers.update(provider for candidate in found for provider in candidate.allocations)
+    return list(dict.fromkeys(int(columns.tree[columns.row_of[provider]]) for provider in sorted(providers)))
+
+
+def _tree(index: Index, columns: Columns, tree: int) -> bytes:
+    found = index.fragment(tree)
+    if found is None:
+        root = columns.ids[int(columns.first[tree])]
+        found = b",".join(_nested(columns, row, root) for row in columns.tree_rows(tree))
+        index.keep_fragment(tree, found)
+    return found
+
+
+def _nested(columns: Columns, row: int, root: str) -> bytes:
+    parent = int(columns.parent[row])
+    summary = {
+        "resources": _resources(columns, row, None),
+        "traits": _traits(columns, row),
+        "parent_provider_uuid": columns.ids[parent] if parent >= 0 else None,
+        "root_provider_uuid": root,
+    }
+    return _member(columns.ids[row], summary)
+
+
+def _member(provider: str, summary: dict[str, Any]) -> bytes:
+    return b'"%b":%b' % (provider.encode(), _encode(summary))
+
+
+def _resources(columns: Columns, row: int, asked: frozenset[str] | None) -> dict[str, dict[str, int]]:
+    found = {}
+    for name, column in columns.classes.items():
+        entry = int(column.at[row])
+        if entry >= 0 and (asked is None or name in asked):
+            found[name] = {"capacity": int(column.capacity[entry]), "used": int(column.used[entry])}
+    return found
+
+
+def _traits(columns: Columns, row: int) -> list[str]:
+    # Standard traits first, as upstream lists them.
+    return sorted(columns.traits_of(row), key=lambda name: (name.startswith("CUSTOM_"), name))

@@ -12,10 +12,10 @@ from moorage.api import Query as ParameterNames
 from moorage.api import Version
 from moorage.core.errors import BadRequest
 from moorage.core.ids import is_uuid
-from moorage.placement.candidates import Query, RequestGroup
 from moorage.placement.columns import Columns
 from moorage.placement.http.common import check_uuid, only_keys
 from moorage.placement.names import RESOURCE_CLASSES, TRAITS
+from moorage.placement.query import Query, RequestGroup
 from moorage.store.database import Tx
 
 BAD = "placement.query.bad_value"
@@ -168,7 +168,7 @@ class ProviderFilter(msgspec.Struct, frozen=True):
 
     def matching(self, columns: Columns) -> set[str]:
         """Return the ids of the providers that meet all conditions."""
-        mask = np.ones(len(columns), dtype=np.bool_)
+        mask = columns.alive.copy()
         for resource_class, amount in self.resources.items():
             column = columns.classes.get(resource_class)
             fits = np.zeros(len(columns), dtype=np.bool_)
@@ -176,11 +176,11 @@ class ProviderFilter(msgspec.Struct, frozen=True):
                 fits[column.fitting(amount)] = True
             mask &= fits
         for names in self.traits.required:
-            mask &= columns.any_of(names, "trait")
+            mask &= columns.with_traits(names)
         for names in self.aggregates.member_of:
-            mask &= columns.any_of(names, "aggregate")
-        mask &= ~columns.any_of(self.traits.forbidden, "trait")
-        mask &= ~columns.any_of(self.aggregates.not_member_of, "aggregate")
+            mask &= columns.with_aggregates(names)
+        mask &= ~columns.with_traits(self.traits.forbidden)
+        mask &= ~columns.with_aggregates(self.aggregates.not_member_of)
         return {columns.ids[row] for row in np.flatnonzero(mask).tolist()}
 
 
@@ -213,13 +213,16 @@ class CandidatesRequest(msgspec.Struct, frozen=True):
     query: Query
     limit: int | None
 
-    async def check_names(self, tx: Tx) -> None:
-        """Raise BadRequest for resource classes and traits that do not exist."""
-        groups = self.query.groups
-        classes = {name for group in groups for name in group.resources}
-        await RESOURCE_CLASSES.require(tx, classes, "Invalid resource class in resources parameter")
-        named = {name for group in groups for names in (*group.required, group.forbidden) for name in names}
-        await TRAITS.require(tx, named | self.query.root_required | self.query.root_forbidden)
+    @property
+    def classes(self) -> set[str]:
+        """Every resource class that is named."""
+        return {name for group in self.query.groups for name in group.resources}
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """Every trait that is named."""
+        named = (names for group in self.query.groups for names in (*group.required, group.forbidden))
+        return (self.query.root_required | self.query.root_forbidden).union(*named)
 
 
 def candidates_request(query: Values, version: Version) -> CandidatesRequest:

@@ -1,0 +1,213 @@
+"""Exact combinations in one tree: which provider serves which group, so that all fits together.
+
+A depth-first walk over the groups, those with few options first. A branch is left as soon as a provider would
+be asked for more than it has. What cannot be completed from a state (what is taken, and whatever else the rest
+of the walk can depend on) is remembered, so that groups that are alike are not tried in every order. The walk is
+lazy, and pauses after so many steps, so that its caller can go on elsewhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+from moorage.placement.columns import Columns
+from moorage.placement.model import Allocations
+from moorage.placement.query import Candidate, Query, RequestGroup
+
+Option = tuple[tuple[int, str, int], ...]
+"""One way to serve one group: (row, resource class, amount) each; for a group without resources one entry with
+the class "" and the amount 0."""
+Local = Mapping[str, Sequence[int]]
+"""Class -> the rows in reach of the tree that can give what the group asks of it."""
+
+PAUSE = 500
+"""Steps between two pauses of a walk: some tenths of a millisecond."""
+
+
+class _Options:
+    """The options of one group, made when they are first asked for. None stands for a choice that is none."""
+
+    def __init__(self, columns: Columns, group: RequestGroup, local: Local) -> None:
+        self._made: list[Option | None] = []
+        self._rest = self._make(columns, group, local)
+        self.most = 1
+        for rows in list(local.values())[: 1 if group.suffix else None]:
+            self.most *= len(rows)
+
+    def __iter__(self) -> Iterator[Option | None]:
+        made = self._made
+        at = 0
+        while True:
+            if at == len(made):
+                if (option := next(self._rest, ())) == ():
+                    return
+                made.append(option)
+            yield made[at]
+            at += 1
+
+    @staticmethod
+    def _make(columns: Columns, group: RequestGroup, local: Local) -> Iterator[Option | None]:
+        if group.suffix or not group.resources:
+            amounts = (group.resources or {"": 0}).items()
+            for row in next(iter(local.values())):
+                yield tuple((row, name, amount) for name, amount in amounts)
+            return
+        names = list(group.resources)
+        for choice in itertools.product(*(local[name] for name in names)):
+            if group.required and not _covers(columns, choice, group.required):
+                yield None
+            else:
+                yield tuple(
+                    (row, name, group.resources[name]) for row, name in zip(choice, names, strict=True)
+                )
+
+
+def _covers(columns: Columns, rows: Sequence[int], required: Sequence[frozenset[str]]) -> bool:
+    traits = frozenset().union(*(columns.traits_of(row) for row in set(rows)))
+    return not any(traits.isdisjoint(alternatives) for alternatives in required)
+
+
+class Walk:
+    """All candidates of one tree. `local` says for each group which rows are in reach.
+
+    Iterating yields candidates, and None for each pause.
+    """
+
+    def __init__(self, columns: Columns, query: Query, tree: int, local: Sequence[Local]) -> None:
+        self._columns = columns
+        self._query = query
+        self._tree = tree
+        self._options = [
+            _Options(columns, group, rows) for group, rows in zip(query.groups, local, strict=True)
+        ]
+        self._order = sorted(range(len(local)), key=lambda at: self._options[at].most)
+        self._chosen: dict[int, Option] = {}
+        self._taken: dict[tuple[int, str], int] = {}
+        self._room: dict[tuple[int, str], tuple[int, int]] = {}
+        self._dead: set[Any] = set()
+        self._steps = 0
+
+    def __iter__(self) -> Iterator[Candidate | None]:
+        for found in self._walk(0):
+            yield self._candidate() if found else None
+
+    def _walk(self, depth: int) -> Generator[bool, None, bool]:
+        """Yield True when `_chosen` is a whole solution, False to pause; return whether there was any."""
+        if depth == len(self._order):
+            if not self._acceptable():
+                return False
+            yield True
+            return True
+        # With one group left or none chosen yet, remembering costs more than it saves.
+        state = self._state(depth) if 0 < depth < len(self._order) - 1 else None
+        if state in self._dead:
+            return False
+        group = self._order[depth]
+        any_found = False
+        for option in self._options[group]:
+            self._steps += 1
+            if self._steps % PAUSE == 0:
+                yield False
+            if option is None or self._collides(group, option) or not self._take(option):
+                continue
+            self._chosen[group] = option
+            any_found |= yield from self._walk(depth + 1)
+            del self._chosen[group]
+            self._give_back(option)
+        if not any_found and state is not None:
+            self._dead.add(state)
+        return any_found
+
+    def _state(self, depth: int) -> Any:
+        query = self._query
+        parts: list[Any] = [depth, frozenset(self._taken.items())]
+        if query.isolate:
+            parts.append(frozenset(o[0][0] for at, o in self._chosen.items() if query.groups[at].suffix))
+        if query.same_subtree:
+            parts += [frozenset(self._members(suffixes)) for suffixes in query.same_subtree]
+        if not query.nested:
+            parts.append(frozenset(row for option in self._chosen.values() for row, _, _ in option))
+        return tuple(parts)
+
+    def _collides(self, group: int, option: Option) -> bool:
+        query = self._query
+        if not query.isolate or not query.groups[group].suffix:
+            return False
+        return any(
+            other[0][0] == option[0][0] for at, other in self._chosen.items() if query.groups[at].suffix
+        )
+
+    def _take(self, option: Option) -> bool:
+        """Note what an option takes, where there is room for it beside what is taken already."""
+        taken = self._taken
+        for row, resource_class, amount in option:
+            already = taken.get((row, resource_class))
+            if already is not None and not self._fits(row, resource_class, already + amount):
+                return False
+        for row, resource_class, amount in option:
+            if amount:
+                pair = (row, resource_class)
+                taken[pair] = taken.get(pair, 0) + amount
+        return True
+
+    def _give_back(self, option: Option) -> None:
+        for row, resource_class, amount in option:
+            if amount:
+                pair = (row, resource_class)
+                left = self._taken[pair] - amount
+                if left:
+                    self._taken[pair] = left
+                else:
+                    del self._taken[pair]
+
+    def _fits(self, row: int, resource_class: str, amount: int) -> bool:
+        room = self._room.get((row, resource_class))
+        if room is None:
+            room = self._columns.classes[resource_class].room(row)
+            self._room[row, resource_class] = room
+        return amount <= room[0] and amount <= room[1]
+
+    def _acceptable(self) -> bool:
+        query = self._query
+        if not query.nested:
+            rows = {row for option in self._chosen.values() for row, _, _ in option}
+            if len({int(self._columns.tree[row]) for row in rows}) < len(rows):
+                return False
+        return all(self._one_above_all(self._members(suffixes)) for suffixes in query.same_subtree)
+
+    def _members(self, suffixes: frozenset[str]) -> set[int]:
+        return {
+            row
+            for at, option in self._chosen.items()
+            if self._query.groups[at].suffix in suffixes
+            for row, _, _ in option
+        }
+
+    def _one_above_all(self, rows: set[int]) -> bool:
+        lines = [self._ancestors(row) for row in rows]
+        return any(all(row in line for line in lines) for row in rows)
+
+    def _ancestors(self, row: int) -> set[int]:
+        line = set()
+        while row != -1:
+            line.add(row)
+            row = int(self._columns.parent[row])
+        return line
+
+    def _candidate(self) -> Candidate:
+        ids = self._columns.ids
+        allocations: Allocations = {}
+        mappings: dict[str, list[str]] = {}
+        for at, group in enumerate(self._query.groups):
+            served = mappings.setdefault(group.suffix, [])
+            for row, resource_class, amount in self._chosen[at]:
+                provider = ids[row]
+                if provider not in served:
+                    served.append(provider)
+                if amount:
+                    amounts = allocations.setdefault(provider, {})
+                    amounts[resource_class] = amounts.get(resource_class, 0) + amount
+        root = ids[int(self._columns.first[self._tree])]
+        return Candidate(root=root, allocations=allocations, mappings=mappings)
