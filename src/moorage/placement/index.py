@@ -60,6 +60,10 @@ class Index:
         self._shapes.move_to_end(query.key)
         return Search(columns, query, shape)
 
+    def load(self, records: Iterable[Held]) -> None:
+        """Start over from these providers."""
+        self.replace(forest.build(records))
+
     def replace(self, columns: Columns) -> None:
         """Start over from these columns."""
         self._columns = columns

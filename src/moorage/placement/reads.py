@@ -158,6 +158,9 @@ def _whole() -> sa.Select[Any]:
     )
 
 
+EVERYTHING: Statement[Held] = Statement(
+    _whole().order_by(resource_providers.c.created_at, resource_providers.c.id), row=Held
+)
 THESE: Statement[Held] = Statement(
     _whole()
     .where(resource_providers.c.id == sa.any_(sa.bindparam("ids", type_=ARRAY(sa.Text))))

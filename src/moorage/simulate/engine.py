@@ -13,10 +13,11 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from moorage.placement.candidates import Candidate, Query, RequestGroup, Search
+from moorage.placement.candidates import Search
 from moorage.placement.hosts import Alignment, HostStates, host_table
 from moorage.placement.index import Index
 from moorage.placement.model import Allocations, UsedRow
+from moorage.placement.query import Candidate, Query, RequestGroup
 from moorage.scheduling import Request, plan, summary
 from moorage.scheduling.plan import Plan, tally
 from moorage.scheduling.ranking import DEFAULT_WEIGHERS, FreeResource
@@ -44,6 +45,7 @@ class Simulation:
         self._states = HostStates.of(
             (host.name, host.up, host.enabled, host.disabled_reason, host.zone) for host in world.hosts
         )
+        self._alignment: Alignment | None = None
         self.capacity: Counter[str] = Counter()
         self.used: Counter[str] = Counter()
         for provider in world.providers:
@@ -69,7 +71,9 @@ class Simulation:
         began = time.perf_counter()
         request, query = self._request(arrival), _query(arrival)
         columns = self._index.columns
-        alignment = Alignment.of(columns, self._states)
+        if self._alignment is None or not self._alignment.holds(columns):
+            self._alignment = Alignment.of(columns, self._states)
+        alignment = self._alignment
         seed = zlib.crc32(f"{self._seed}:{arrival.id}".encode())
         decision = plan(request, host_table(alignment, request), seed, self._weighers)
         search = Search(columns, query)
