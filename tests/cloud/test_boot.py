@@ -97,3 +97,18 @@ async def test_stop_start_reboot_and_console(cloud: TestCloud, image_id: str) ->
     )
     assert status == 200
     assert isinstance(body["output"], str)
+
+
+async def test_a_zone_can_be_booted_in_as_soon_as_a_host_is_in_it(cloud: TestCloud, image_id: str) -> None:
+    admin, demo = await cloud.client("admin"), await cloud.client()
+    size, net = await flavor(cloud), await network(demo)
+    for number in range(1, 4):
+        zone = {"aggregate": {"name": f"rack{number}", "availability_zone": f"rack{number}"}}
+        made = (await admin.make("compute", "/os-aggregates", zone))["aggregate"]
+        add = {"add_host": {"host": f"sim-000{number}"}}
+        await admin.make("compute", f"/os-aggregates/{made['id']}/action", add)
+        body = server(image_id, size, net, availability_zone=f"rack{number}")
+        booted = (await demo.make("compute", "/servers", body))["server"]["id"]
+        found = await demo.wait_for(booted, "ACTIVE", "ERROR")
+        assert found["status"] == "ACTIVE", found.get("fault")
+        assert found["OS-EXT-AZ:availability_zone"] == f"rack{number}"

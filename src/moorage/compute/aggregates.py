@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
+from moorage.agentlink.registry import HOSTS_CHANNEL
 from moorage.compute.errors import (
     AggregateExists,
     AggregateInUse,
@@ -115,6 +116,7 @@ async def update(
         await _UPDATE.run(tx, id=aggregate_id, name=name or now.name, metadata=merged)
     except UniqueViolation as error:
         raise AggregateExists(f"Aggregate {name} already exists.") from error
+    await tx.notify(HOSTS_CHANNEL)
     return await get(tx, aggregate_id)
 
 
@@ -144,6 +146,7 @@ async def add_host(tx: Tx, aggregate_id: int, host: str) -> Aggregate:
         if other is None:
             await _check_unoccupied(tx, [host])
     await _ADD_HOST.run(tx, id=aggregate_id, host=host)
+    await tx.notify(HOSTS_CHANNEL)
     return await get(tx, aggregate_id)
 
 
@@ -158,6 +161,7 @@ async def remove_host(tx: Tx, aggregate_id: int, host: str) -> Aggregate:
     ):
         await _check_unoccupied(tx, [host])
     await _DROP_HOST.run(tx, id=aggregate_id, host=host)
+    await tx.notify(HOSTS_CHANNEL)
     return await get(tx, aggregate_id)
 
 

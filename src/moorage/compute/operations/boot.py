@@ -27,6 +27,7 @@ from moorage.core.errors import Conflict
 from moorage.network.errors import PortBindingFailed
 from moorage.network.model import RequestedNic
 from moorage.operations import Command, Refusal, Step, back_to, local, operation, remote, wait
+from moorage.placement.service import Placed
 from moorage.scheduling import Request
 from moorage.store.schema import Json
 from moorage.store.statement import Statement, text_param
@@ -110,15 +111,10 @@ async def claim_host(step: Step) -> Any:
     )
     attempt = len(step.refusals) + 1
     seed = zlib.crc32(f"{p['server_id']}:{attempt}".encode())
-    placed = await app.placement.place(
-        step.tx,
-        request=request,
-        states=app.directory.states,
-        seed=seed,
-        consumer=p["server_id"],
-        project_id=p["project_id"],
-        user_id=p["user_id"],
-    )
+    placed = await _place(step, request, seed)
+    if placed.host is None and await app.directory.refresh():
+        # What this process knew of hosts and zones was behind.
+        placed = await _place(step, request, seed)
     record = placed.plan.record()
     kept = {
         **msgspec.to_builtins(record),
@@ -133,6 +129,20 @@ async def claim_host(step: Step) -> Any:
     zone = app.directory.zone_of(placed.host)
     await server_state.placed(step.tx, p["server_id"], host=placed.host, zone=zone)
     return placed.host
+
+
+async def _place(step: Step, request: Request, seed: int) -> Placed:
+    app: Services = step.app
+    p = step.params
+    return await app.placement.place(
+        step.tx,
+        request=request,
+        states=app.directory.states,
+        seed=seed,
+        consumer=p["server_id"],
+        project_id=p["project_id"],
+        user_id=p["user_id"],
+    )
 
 
 async def release_claim(step: Step) -> None:

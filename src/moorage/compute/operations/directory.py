@@ -75,8 +75,8 @@ class Directory:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    async def refresh(self) -> None:
-        """Read the registry; two statements."""
+    async def refresh(self) -> bool:
+        """Read the registry; two statements. Whether anything that placing looks at was different."""
         async with self._database.read() as tx:
             hosts = await self._link.registry.hosts(tx)
             zones = {row[0]: row[1] for row in await _ZONES.all(tx)}
@@ -92,9 +92,11 @@ class Directory:
             for host in hosts
         }
         self._hosts = {host.name: host for host in hosts}
-        if rows != self._rows:
-            self._rows = rows
-            self.states = HostStates.of(rows.values())
+        if rows == self._rows:
+            return False
+        self._rows = rows
+        self.states = HostStates.of(rows.values())
+        return True
 
     def zone_of(self, host: str) -> str:
         """The availability zone of a host."""
