@@ -6,7 +6,7 @@ attributes of the answer; every other query parameter is a filter, and one that 
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -88,6 +88,52 @@ class Face(msgspec.Struct, frozen=True):
 def filters(conditions: Iterable[str]) -> Query:
     """The parameters of a list; others are refused, as by Neutron's filter validation."""
     return Query(dict.fromkeys((*conditions, *CONTROLS), (0, 0)), strict=(0, 0))
+
+
+class Page(Protocol):
+    """A service's list: rows of one page."""
+
+    async def __call__(self, tx: Tx, asked: listing.ListQuery, /, *, project_id: str | None) -> Sequence[Any]:
+        """Rows that the project sees."""
+        ...
+
+
+class Get(Protocol):
+    """A service's look at one thing; raises its NotFound."""
+
+    async def __call__(self, tx: Tx, identifier: str, /, *, project_id: str | None) -> Any:
+        """The row, where the project sees it."""
+        ...
+
+
+Make = Callable[[NetworkCall, Tx, Any], Awaitable[Any]]
+"""Makes one item of a create, after asking whether the caller may."""
+
+
+async def listed(call: NetworkCall, face: Face, page: Page, *, default_group: bool = False) -> Reply:
+    """A list. ``default_group``: the caller's project gets its default security group first, as upstream's does."""
+    asked = list_query(call)
+    database = call.app.database
+    async with database.transaction() if default_group else database.read() as tx:
+        if default_group and call.context.project_id is not None:
+            await call.app.service.security_groups.ensure_default(tx, call.context.project_id)
+        rows = await page(tx, asked, project_id=seen_by(call))
+    return face.page(call, rows, asked)
+
+
+async def shown(call: NetworkCall, face: Face, get: Get) -> Reply:
+    """One thing by its id."""
+    async with call.app.database.read() as tx:
+        row = await get(tx, call.path["id"], project_id=seen_by(call))
+    return face.show(call, row)
+
+
+async def created(call: NetworkCall, face: Face, make: Make) -> Reply:
+    """One, or all of a bulk create, in one transaction."""
+    items, bulk = items_of(getattr(call.body, face.name), getattr(call.body, face.plural), face.name)
+    async with call.app.database.transaction() as tx:
+        made = [await make(call, tx, item) for item in items]
+    return face.created(call, made, bulk=bulk)
 
 
 def seen_by(call: NetworkCall) -> str | None:

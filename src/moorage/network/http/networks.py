@@ -10,16 +10,19 @@ from moorage.network.http.common import (
     Face,
     NetworkCall,
     check_attributes,
+    created,
     fields_of,
-    items_of,
-    list_query,
+    listed,
     project_of,
     revision_of,
     seen_by,
+    shown,
     target_of,
 )
+from moorage.network.model import Network
 from moorage.network.networks import NetworkSpec
 from moorage.network.segmentation import SegmentSpec
+from moorage.store.database import Tx
 
 FACE = Face(
     "network",
@@ -37,27 +40,21 @@ def _spec(item: bodies.NewNetwork) -> NetworkSpec:
 
 
 async def index(call: NetworkCall) -> Reply:
-    asked = list_query(call)
-    async with call.app.database.read() as tx:
-        rows = await call.app.service.networks.page(tx, asked, project_id=seen_by(call))
-    return FACE.page(call, rows, asked)
+    return await listed(call, FACE, call.app.service.networks.page)
+
+
+async def _make(call: NetworkCall, tx: Tx, item: bodies.NewNetwork) -> Network:
+    project_id = await project_of(call, item, "create_network")
+    await check_attributes(call, "create_network", item, {"project_id": project_id})
+    return await call.app.service.networks.create(tx, project_id=project_id, spec=_spec(item))
 
 
 async def create(call: NetworkCall) -> Reply:
-    items, bulk = items_of(call.body.network, call.body.networks, "network")
-    made = []
-    async with call.app.database.transaction() as tx:
-        for item in items:
-            project_id = await project_of(call, item, "create_network")
-            await check_attributes(call, "create_network", item, {"project_id": project_id})
-            made.append(await call.app.service.networks.create(tx, project_id=project_id, spec=_spec(item)))
-    return FACE.created(call, made, bulk=bulk)
+    return await created(call, FACE, _make)
 
 
 async def show(call: NetworkCall) -> Reply:
-    async with call.app.database.read() as tx:
-        row = await call.app.service.networks.show(tx, call.path["id"], project_id=seen_by(call))
-    return FACE.show(call, row)
+    return await shown(call, FACE, call.app.service.networks.show)
 
 
 async def update(call: NetworkCall) -> Reply:

@@ -12,10 +12,11 @@ from moorage.network.http.common import (
     fields_of,
     given_of,
     items_of,
-    list_query,
+    listed,
     project_of,
     revision_of,
     seen_by,
+    shown,
     target_of,
 )
 from moorage.network.model import Network
@@ -73,10 +74,7 @@ async def _networks(call: NetworkCall, tx: Tx, items: list[Any]) -> dict[str, Ne
 
 
 async def index(call: NetworkCall) -> Reply:
-    asked = list_query(call)
-    async with call.app.database.read() as tx:
-        rows = await call.app.service.ports.page(tx, asked, project_id=seen_by(call))
-    return FACE.page(call, rows, asked)
+    return await listed(call, FACE, call.app.service.ports.page)
 
 
 async def create(call: NetworkCall) -> Reply:
@@ -101,9 +99,7 @@ async def create(call: NetworkCall) -> Reply:
 
 
 async def show(call: NetworkCall) -> Reply:
-    async with call.app.database.read() as tx:
-        row = await call.app.service.ports.show(tx, call.path["id"], project_id=seen_by(call))
-    return FACE.show(call, row)
+    return await shown(call, FACE, call.app.service.ports.show)
 
 
 async def update(call: NetworkCall) -> Reply:

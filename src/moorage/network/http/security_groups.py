@@ -7,15 +7,19 @@ from moorage.network.http import bodies, views
 from moorage.network.http.common import (
     Face,
     NetworkCall,
+    created,
     fields_of,
     items_of,
-    list_query,
+    listed,
     project_of,
     revision_of,
     seen_by,
+    shown,
     target_of,
 )
+from moorage.network.model import SecurityGroup
 from moorage.network.rules import RuleSpec
+from moorage.store.database import Tx
 
 FACE = Face("security_group", "security_groups", views.security_group)
 RULES = Face("security_group_rule", "security_group_rules", views.security_group_rule)
@@ -23,29 +27,21 @@ _FAMILIES = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
 async def index(call: NetworkCall) -> Reply:
-    asked = list_query(call)
-    async with call.app.database.transaction() as tx:
-        if call.context.project_id is not None:
-            await call.app.service.security_groups.ensure_default(tx, call.context.project_id)
-        rows = await call.app.service.security_groups.page(tx, asked, project_id=seen_by(call))
-    return FACE.page(call, rows, asked)
+    return await listed(call, FACE, call.app.service.security_groups.page, default_group=True)
+
+
+async def _make(call: NetworkCall, tx: Tx, item: bodies.NewGroup) -> SecurityGroup:
+    project_id = await project_of(call, item, "create_security_group")
+    values = {"name": "", **fields_of(item, "project_id", "tenant_id")}
+    return await call.app.service.security_groups.create(tx, project_id=project_id, **values)
 
 
 async def create(call: NetworkCall) -> Reply:
-    items, bulk = items_of(call.body.security_group, call.body.security_groups, "security_group")
-    made = []
-    async with call.app.database.transaction() as tx:
-        for item in items:
-            project_id = await project_of(call, item, "create_security_group")
-            values = {"name": "", **fields_of(item, "project_id", "tenant_id")}
-            made.append(await call.app.service.security_groups.create(tx, project_id=project_id, **values))
-    return FACE.created(call, made, bulk=bulk)
+    return await created(call, FACE, _make)
 
 
 async def show(call: NetworkCall) -> Reply:
-    async with call.app.database.read() as tx:
-        row = await call.app.service.security_groups.show(tx, call.path["id"], project_id=seen_by(call))
-    return FACE.show(call, row)
+    return await shown(call, FACE, call.app.service.security_groups.show)
 
 
 async def update(call: NetworkCall) -> Reply:
@@ -65,12 +61,7 @@ async def delete(call: NetworkCall) -> None:
 
 
 async def rule_index(call: NetworkCall) -> Reply:
-    asked = list_query(call)
-    async with call.app.database.transaction() as tx:
-        if call.context.project_id is not None:
-            await call.app.service.security_groups.ensure_default(tx, call.context.project_id)
-        rows = await call.app.service.security_groups.page_of_rules(tx, asked, project_id=seen_by(call))
-    return RULES.page(call, rows, asked)
+    return await listed(call, RULES, call.app.service.security_groups.page_of_rules, default_group=True)
 
 
 def _rule(item: bodies.NewRule) -> RuleSpec:
@@ -100,9 +91,7 @@ async def create_rules(call: NetworkCall) -> Reply:
 
 
 async def show_rule(call: NetworkCall) -> Reply:
-    async with call.app.database.read() as tx:
-        row = await call.app.service.security_groups.show_rule(tx, call.path["id"], project_id=seen_by(call))
-    return RULES.show(call, row)
+    return await shown(call, RULES, call.app.service.security_groups.show_rule)
 
 
 async def delete_rule(call: NetworkCall) -> None:

@@ -10,14 +10,17 @@ from moorage.network.http.common import (
     Face,
     NetworkCall,
     check_attributes,
+    created,
     fields_of,
-    items_of,
-    list_query,
+    listed,
     revision_of,
     seen_by,
+    shown,
     target_of,
 )
+from moorage.network.model import Subnet
 from moorage.network.subnets import SubnetSpec
+from moorage.store.database import Tx
 
 FACE = Face("subnet", "subnets", views.subnet, hidden=("segment_id",))
 _LISTS = ("allocation_pools", "host_routes", "dns_nameservers")
@@ -35,33 +38,25 @@ def _values(item: bodies.SubnetAttributes, *leave_out: str) -> dict[str, Any]:
 
 
 async def index(call: NetworkCall) -> Reply:
-    asked = list_query(call)
-    async with call.app.database.read() as tx:
-        rows = await call.app.service.subnets.page(tx, asked, project_id=seen_by(call))
-    return FACE.page(call, rows, asked)
+    return await listed(call, FACE, call.app.service.subnets.page)
+
+
+async def _make(call: NetworkCall, tx: Tx, item: bodies.NewSubnet) -> Subnet:
+    network = await call.app.service.networks.show(tx, item.network_id, project_id=seen_by(call))
+    await call.authorize("create_subnet", target_of(network))
+    await check_attributes(call, "create_subnet", item, target_of(network))
+    spec = SubnetSpec(**_values(item, "project_id", "tenant_id", "network_id"))
+    # A subnet belongs to the project of its network, whoever made it.
+    owner = network.project_id
+    return await call.app.service.subnets.create(tx, project_id=owner, network=network, spec=spec)
 
 
 async def create(call: NetworkCall) -> Reply:
-    items, bulk = items_of(call.body.subnet, call.body.subnets, "subnet")
-    made = []
-    async with call.app.database.transaction() as tx:
-        for item in items:
-            network = await call.app.service.networks.show(tx, item.network_id, project_id=seen_by(call))
-            await call.authorize("create_subnet", target_of(network))
-            await check_attributes(call, "create_subnet", item, target_of(network))
-            spec = SubnetSpec(**_values(item, "project_id", "tenant_id", "network_id"))
-            # A subnet belongs to the project of its network, whoever made it.
-            owner = network.project_id
-            made.append(
-                await call.app.service.subnets.create(tx, project_id=owner, network=network, spec=spec)
-            )
-    return FACE.created(call, made, bulk=bulk)
+    return await created(call, FACE, _make)
 
 
 async def show(call: NetworkCall) -> Reply:
-    async with call.app.database.read() as tx:
-        row = await call.app.service.subnets.show(tx, call.path["id"], project_id=seen_by(call))
-    return FACE.show(call, row)
+    return await shown(call, FACE, call.app.service.subnets.show)
 
 
 async def update(call: NetworkCall) -> Reply:
