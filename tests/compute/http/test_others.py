@@ -193,6 +193,9 @@ async def test_hypervisors_and_services(member, admin, world):
     oldest = (await admin("GET", "/os-hypervisors", version="2.1"))["hypervisors"]
     assert all(isinstance(h["id"], int) for h in oldest)
     await admin("GET", f"/os-hypervisors/{oldest[0]['id']}", version="2.1")
+    path = f"/os-hypervisors/{older[1]['id']}/uptime"
+    assert (await admin("GET", path, version="2.87"))["hypervisor"]["uptime"] == ""
+    await admin("GET", path, version="2.88", status=404)
     assert (await admin("GET", "/os-hypervisors/statistics", version="2.1"))["hypervisor_statistics"][
         "count"
     ] == 3

@@ -125,6 +125,12 @@ def _find(call: ComputeCall, found: list[HostView], key: str) -> HostView:
     raise HostNotFound(f"Compute host {key} could not be found.")
 
 
+async def uptime(call: ComputeCall) -> dict[str, Any]:
+    """GET /os-hypervisors/{hypervisor_id}/uptime, until 2.87. Hosts do not report it: the text is empty."""
+    host = _find(call, await _hosts(call), call.path["hypervisor_id"])
+    return {"hypervisor": {**_brief(call, host), "uptime": ""}}
+
+
 async def search(call: ComputeCall) -> dict[str, Any]:
     """GET /os-hypervisors/{pattern}/search, until 2.52."""
     found = _by_pattern(await _hosts(call), call.path["hypervisor_id"])

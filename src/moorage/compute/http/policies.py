@@ -92,6 +92,7 @@ DEFAULTS: dict[str, str] = {
             f"{_C}os-hypervisors:list-detail",
             f"{_C}os-hypervisors:show",
             f"{_C}os-hypervisors:statistics",
+            f"{_C}os-hypervisors:uptime",
             f"{_C}os-hypervisors:search",
             f"{_C}os-hypervisors:servers",
             f"{_C}os-services:list",

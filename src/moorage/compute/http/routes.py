@@ -314,6 +314,7 @@ HOSTS = (
         versions=until("2.87"),
     ),
     Endpoint("GET", _H, hosts.hypervisor, _p("os-hypervisors:show"), query=hosts.QUERY),
+    Endpoint("GET", f"{_H}/uptime", hosts.uptime, _p("os-hypervisors:uptime"), versions=until("2.87")),
     Endpoint("GET", f"{_H}/search", hosts.search, _p("os-hypervisors:search"), versions=until("2.52")),
     Endpoint("GET", f"{_H}/servers", hosts.servers_of, _p("os-hypervisors:servers"), versions=until("2.52")),
     Endpoint(
