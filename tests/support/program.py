@@ -1,0 +1,124 @@
+"""``moorage up`` as a program of its own: its state folder, its ports, its log, its end by any signal."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import openstack
+import openstack.config
+
+import moorage
+from moorage.children.services import find_venv
+
+#: Seconds that a cloud may take to start on a busy machine, its first start with Keystone's schema included.
+START_PATIENCE = 300.0
+
+
+class MoorageUp:
+    """One cloud's program in ``state``; ``options`` are configuration by environment: {"conductor_lease": 2}."""
+
+    def __init__(self, state: Path, **options: object) -> None:
+        self.state = state
+        self.log = state / "cloud.log"
+        self._ports = {
+            name: free_port() for name in ("compute", "placement", "network", "identity", "image", "metrics")
+        }
+        settings: dict[str, object] = {f"{name}_port": port for name, port in self._ports.items()} | options
+        self._environ = {
+            **os.environ,
+            "PYTHONPATH": str(Path(moorage.__file__).parents[1]),
+            "MOORAGE_STATE": str(state),
+            "MOORAGE_SERVICES_VENV": str(find_venv()),
+            **{f"MOORAGE_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The program's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def url(self, api: str) -> str:
+        """Where an API answers: compute, placement, network, identity, image."""
+        return f"http://127.0.0.1:{self._ports[api]}"
+
+    def start(self) -> None:
+        """Start it, and return when it says that it is ready; raises AssertionError with its log when it ends."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        began = self.log.stat().st_size if self.log.exists() else 0
+        command = [sys.executable, "-m", "moorage.cli.main", "up"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environ
+            )
+        limit = time.monotonic() + START_PATIENCE
+        while b"moorage: ready" not in self.said(began):
+            ended = self._process.poll()
+            assert ended is None, f"moorage up ended with {ended}: {self.said(began)[-4000:].decode()}"
+            assert time.monotonic() < limit, f"moorage up is not ready: {self.said(began)[-4000:].decode()}"
+            time.sleep(0.05)
+
+    def said(self, since: int = 0) -> bytes:
+        """Its log, from a byte on."""
+        return self.log.read_bytes()[since:]
+
+    def kill(self) -> None:
+        """kill -9, of this process alone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ctrl-C; its exit status."""
+        return self._end(signal.SIGINT)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        return process.wait(120)
+
+    def command(self, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """``moorage WORDS`` as its administrator."""
+        environ = {**self._environ, "OS_CLIENT_CONFIG_FILE": str(self.state / "clouds.yaml")}
+        return subprocess.run(
+            [sys.executable, "-m", "moorage.cli.main", *words],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def connect(self, cloud: str = "moorage") -> Any:
+        """openstacksdk as one of its users: "moorage" or "moorage-admin"."""
+        found = openstack.config.OpenStackConfig(
+            config_files=[str(self.state / "clouds.yaml")], load_envvars=False
+        )
+        return openstack.connection.Connection(config=found.get_one(cloud=cloud))
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def processes_of(state: Path) -> dict[int, str]:
+    """Processes whose command line names the folder."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(state) in words:
+            found[int(entry.parent.name)] = words
+    return found
