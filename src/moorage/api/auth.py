@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,11 +21,22 @@ Authenticator = Callable[[Mapping[str, str], str], Awaitable[RequestContext]]
 
 
 class ServiceToken:
-    """A token of our own service user, got when first needed and again before it expires."""
+    """A token of our own service user, got when first needed and again before it expires.
+
+    ``trust``: whose certificates Keystone's may be signed by (``core.trust``).
+    """
 
     def __init__(
-        self, url: str, *, username: str, password: str, project: str = "service", domain: str = "Default"
+        self,
+        url: str,
+        *,
+        username: str,
+        password: str,
+        project: str = "service",
+        domain: str = "Default",
+        trust: ssl.SSLContext | bool = True,
     ) -> None:
+        self._trust = trust
         self._url = url.rstrip("/")
         user = {"name": username, "domain": {"name": domain}, "password": password}
         self._credential = {
@@ -61,7 +73,9 @@ class ServiceToken:
     async def request(self, method: str, path: str, **kw: Any) -> tuple[int, Any, Mapping[str, str]]:
         """One request to Keystone: status, body, headers; raises Unavailable."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=30), connector=aiohttp.TCPConnector(ssl=self._trust)
+            )
         try:
             async with self._session.request(method, self._url + path, **kw) as answer:
                 body = await answer.json() if answer.content_type == "application/json" else None

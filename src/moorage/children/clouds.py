@@ -8,9 +8,13 @@ import yaml
 from moorage.children.services import write_private
 
 
-def entry(auth_url: str, *, username: str, password: str, project: str, region: str) -> dict[str, Any]:
-    """One cloud of a clouds.yaml, for a user of the default domain."""
+def entry(
+    auth_url: str, *, username: str, password: str, project: str, region: str, ca_file: str | None = None
+) -> dict[str, Any]:
+    """One cloud of a clouds.yaml, for a user of the default domain. ``ca_file``: whom clients believe."""
+    trusted = {"cacert": ca_file} if ca_file is not None else {}
     return {
+        **trusted,
         "auth": {
             "auth_url": auth_url,
             "username": username,

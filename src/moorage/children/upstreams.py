@@ -27,7 +27,7 @@ class UpstreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``addresses`` is the catalogue; its identity and image entries are set from the ports here. ``postgres_url`` names
     any database of the server, by an account that may create databases; the two named databases are made there.
-    ``plan`` replaces the usual accounts and catalogue.
+    ``ca_file`` is the bundle that clients of the APIs are to believe. ``plan`` replaces the usual accounts and catalogue.
     """
 
     venv: Path
@@ -42,6 +42,7 @@ class UpstreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
     region: str = "RegionOne"
     password_hash_rounds: int = 10
     with_images: bool = True
+    ca_file: str | None = None
     plan: Plan | None = None
 
 
@@ -122,6 +123,7 @@ class Upstreams:
                         password=self.credentials[name],
                         project=user.project,
                         region=settings.region,
+                        ca_file=settings.ca_file,
                     )
         clouds.write(self.clouds_file, entries)
 

@@ -26,7 +26,7 @@ class Control:
         auth = v3.Password(
             **{k: v for k, v in entry["auth"].items() if k != "auth_url"}, auth_url=entry["auth"]["auth_url"]
         )
-        self._session = session.Session(auth=auth)
+        self._session = session.Session(auth=auth, verify=_verify(entry))
         self._region = entry.get("region_name")
 
     def get(self, path: str, query: dict[str, Any] | None = None) -> Any:
@@ -56,6 +56,14 @@ def _reason(text: str, status: int) -> str:
         return str(json.loads(text)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return f"the control API answered {status}"
+
+
+def _verify(entry: dict[str, Any]) -> bool | str:
+    """Whose certificates are believed: as openstacksdk reads a clouds.yaml."""
+    if not entry.get("verify", True):
+        return False
+    bundle = entry.get("cacert") or os.environ.get("OS_CACERT")
+    return str(bundle) if bundle else True
 
 
 def _entry(cloud: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from moorage.lab.commands import app as lab_app
 
 if TYPE_CHECKING:
     from moorage.server.allinone import AllInOne
+    from moorage.server.cloud import Cloud
 
 app = typer.Typer(
     help="A network-aware cloud control plane.",
@@ -103,11 +104,17 @@ def _role(name: str, config_file: list[Path] | None) -> None:
 
     async def serve() -> None:
         async with programs.running(conf, Role(name)) as cloud:
+            _reloading(cloud)
             listening = "".join(f", {api} {cloud.url(api)}" for api in cloud.ports)
             typer.echo(f"moorage: {name} is ready{listening}", err=True)
             await _told_to_stop()
 
     failing(lambda: _run(serve()))
+
+
+def _reloading(cloud: "Cloud") -> None:
+    """SIGHUP looks at files that may have changed."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, cloud.reload)
 
 
 async def _told_to_stop() -> None:
@@ -129,6 +136,7 @@ def _run(main: Any) -> None:
 async def _up(allinone: "AllInOne") -> None:
     stopped = asyncio.create_task(_told_to_stop())
     async with allinone.running() as cloud:
+        _reloading(cloud)
         state = allinone.state
         typer.echo(
             f"moorage: ready. compute {cloud.url('compute')}/v2.1, placement {cloud.url('placement')}, "
@@ -161,7 +169,7 @@ def db_upgrade(config_file: ConfigFiles = None, revision: str = "head") -> None:
         raise typer.Exit(1)
     from moorage.server import migrations  # noqa: PLC0415  see the module's text
 
-    migrations.upgrade(conf.database_url, revision)
+    failing(lambda: migrations.upgrade(conf.database_url, revision))
 
 
 @config.command("sample")

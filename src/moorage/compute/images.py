@@ -1,5 +1,6 @@
 """Images, as the image service tells of them."""
 
+import ssl
 import time
 from collections import OrderedDict
 from typing import Any, Protocol
@@ -45,11 +46,21 @@ class Images(Protocol):
 
 
 class GlanceImages:
-    """Images of a Glance at ``url``. What an owner saw is believed for ``cache_seconds``; at most ``size`` entries."""
+    """Images of a Glance at ``url``. What an owner saw is believed for ``cache_seconds``; at most ``size`` entries.
+
+    ``trust``: whose certificates Glance's may be signed by (``core.trust``).
+    """
 
     def __init__(
-        self, url: str, *, cache_seconds: float = 30.0, size: int = 2000, timeout: float = 10.0
+        self,
+        url: str,
+        *,
+        cache_seconds: float = 30.0,
+        size: int = 2000,
+        timeout: float = 10.0,
+        trust: ssl.SSLContext | bool = True,
     ) -> None:
+        self._trust = trust
         self._url = url.rstrip("/")
         self._cache_seconds = cache_seconds
         self._size = size
@@ -79,7 +90,9 @@ class GlanceImages:
 
     async def _fetch(self, image_id: str, token: str | None) -> Image:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout, connector=aiohttp.TCPConnector(ssl=self._trust)
+            )
         headers = {"X-Auth-Token": token} if token else {}
         try:
             async with self._session.get(f"{self._url}/v2/images/{image_id}", headers=headers) as answer:

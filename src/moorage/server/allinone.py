@@ -27,6 +27,7 @@ from moorage.lab.ovn import OvnCentral
 from moorage.server import migrations
 from moorage.server.cloud import Cloud, Identity, database_of, operators_identity
 from moorage.server.state import StateFolder, StateUnusable
+from moorage.server.tls import base_url
 from moorage.store.embedded import EmbeddedPostgres
 
 log = get_logger(__name__)
@@ -113,11 +114,8 @@ class AllInOne:
                 host=conf.listen,
                 identity_port=conf.identity_port,
                 image_port=conf.image_port,
-                addresses=Addresses(
-                    compute=f"http://{conf.listen}:{conf.compute_port}/v2.1",
-                    placement=f"http://{conf.listen}:{conf.placement_port}",
-                    network=f"http://{conf.listen}:{conf.network_port}",
-                ),
+                addresses=addresses(conf),
+                ca_file=conf.tls.ca_file,
             )
         )
         await upstreams.start()
@@ -171,6 +169,15 @@ class AllInOne:
             enroll=enroll,
             progress=self.say,
         )
+
+
+def addresses(conf: cfg.ConfigOpts) -> Addresses:
+    """The catalogue's entries of our own APIs."""
+    return Addresses(
+        compute=f"{base_url(conf, conf.compute_port)}/v2.1",
+        placement=base_url(conf, conf.placement_port),
+        network=base_url(conf, conf.network_port),
+    )
 
 
 async def _token(cloud: Cloud, host: str) -> str:

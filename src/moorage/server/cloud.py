@@ -37,6 +37,7 @@ from moorage.compute.operations.services import OperationSettings, Services
 from moorage.compute.power_sync import PowerSync
 from moorage.compute.service import ComputeService
 from moorage.core.log import get_logger
+from moorage.core.trust import trust
 from moorage.keepers import Keeper
 from moorage.network.config import settings as network_settings
 from moorage.network.http.routes import network_api
@@ -57,6 +58,7 @@ from moorage.server.listeners import Listeners
 from moorage.server.metrics import CloudMetrics, MetricsApp
 from moorage.server.options import metrics_address
 from moorage.server.ovn import OvnKeepers
+from moorage.server.tls import api_tls, base_url
 from moorage.simulate import dump
 from moorage.store.database import Database
 from moorage.store.signals import Signals
@@ -100,9 +102,15 @@ class Cloud:
         self.ports: dict[str, int] = {}
         self.listeners = Listeners(api_config.limits(conf), self._front)
         self._tasks: list[asyncio.Task[None]] = []
-        self._token = ServiceToken(identity.auth_url, username=identity.username, password=identity.password)
+        self.tls = api_tls(conf)
+        believed = trust(conf.tls.ca_file)
+        self._token = ServiceToken(
+            identity.auth_url, username=identity.username, password=identity.password, trust=believed
+        )
         self.authenticate = api_config.with_rate(conf, KeystoneAuthenticator(self._token))
-        self._images = GlanceImages(identity.image_url, cache_seconds=conf.compute.image_cache_seconds)
+        self._images = GlanceImages(
+            identity.image_url, cache_seconds=conf.compute.image_cache_seconds, trust=believed
+        )
 
         self.link = AgentLink(database, self.signals, service_down_time=conf.service_down_time)
         self.calls = Calls(database, self.signals, self.link)
@@ -183,7 +191,7 @@ class Cloud:
             connections=lambda: self.listeners.connections,
         )
         hosts = HostAuthenticator(self.link.registry)
-        self._proxy = ImageProxy(database, hosts, self._token, identity.image_url)
+        self._proxy = ImageProxy(database, hosts, self._token, identity.image_url, trust=believed)
         self.agent_app = Router(
             [
                 Route(self.services.settings.image_path + "/{image_id}", self._proxy.serve),
@@ -239,9 +247,13 @@ class Cloud:
             await self.housekeeping.start()
             await self.power_sync.start()
         if Role.API in self.roles:
+            context = self.tls.context if self.tls is not None else None
             for name, app in self.apps.items():
                 face = api_config.with_cors(self.conf, app)
-                self.ports[name] = self.listeners.add(face, self.conf.listen, self.conf[f"{name}_port"])
+                port = self.conf[f"{name}_port"]
+                self.ports[name] = self.listeners.add(face, self.conf.listen, port, tls=context)
+        if self.tls is not None:
+            self._tasks.append(asyncio.create_task(self.tls.run(self.conf.tls.reload_interval), name="tls"))
         self._serve_metrics()
         await self.listeners.start()
 
@@ -250,7 +262,10 @@ class Cloud:
         if options.enabled:
             port = options.port if Role.API in self.roles else options.conductor_port
             app = MetricsApp(self.metrics, options.token)
-            self.ports["metrics"] = self.listeners.add(app, metrics_address(self.conf), port)
+            address = metrics_address(self.conf)
+            # A token is not sent over the network in the clear.
+            context = self.tls.context if self.tls is not None and options.token else None
+            self.ports["metrics"] = self.listeners.add(app, address, port, tls=context)
 
     async def stop(self) -> None:
         """Stop listening, bring operations to their next record, give up the leases."""
@@ -287,7 +302,15 @@ class Cloud:
 
     def url(self, api: str) -> str:
         """Where an API answers, without a path."""
-        return f"http://{self.conf.listen}:{self.ports[api]}"
+        if api == "metrics":
+            scheme = "https" if self.tls is not None and self.conf.metrics.token else "http"
+            return f"{scheme}://{self.conf.metrics.listen}:{self.ports[api]}"
+        return base_url(self.conf, self.ports[api])
+
+    def reload(self) -> None:
+        """Take what may change while the process runs: the APIs' certificate."""
+        if self.tls is not None:
+            self.tls.reload()
 
 
 def operators_identity(conf: cfg.ConfigOpts) -> Identity:

@@ -3,6 +3,7 @@
 A host gets an image only while a server of that image is placed on it.
 """
 
+import ssl
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -35,8 +36,15 @@ class ImageProxy:
     """GET {prefix}/{image_id} for hosts."""
 
     def __init__(
-        self, database: Database, hosts: HostAuthenticator, token: ServiceToken, image_url: str
+        self,
+        database: Database,
+        hosts: HostAuthenticator,
+        token: ServiceToken,
+        image_url: str,
+        *,
+        trust: ssl.SSLContext | bool = True,
     ) -> None:
+        self._trust = trust
         self._database = database
         self._hosts = hosts
         self._token = token
@@ -64,7 +72,10 @@ class ImageProxy:
 
     async def _stream(self, image_id: str) -> Response:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_read=60))
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=None, sock_read=60),
+                connector=aiohttp.TCPConnector(ssl=self._trust),
+            )
         url = f"{self._url}/v2/images/{image_id}/file"
         try:
             answer = await self._session.get(url, headers={"X-Auth-Token": await self._token()})

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -28,11 +29,34 @@ class PortInUse(MoorageError):
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the process it is part of."""
+    """Leaves signals to the process it is part of. ``handshake_seconds`` bounds TLS handshakes."""
+
+    def __init__(self, config: uvicorn.Config, handshake_seconds: float) -> None:
+        super().__init__(config)
+        self.handshake_seconds = handshake_seconds
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's for given sockets, which has no word on how long a TLS handshake may take."""
+        config, loop = self.config, asyncio.get_running_loop()
+        await self.lifespan.startup()
+        protocol = partial(
+            config.http_protocol_class,
+            config=config,  # type: ignore[call-arg]  # a protocol of uvicorn's
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        within = self.handshake_seconds if config.ssl is not None else None
+        self.servers = [
+            await loop.create_server(
+                protocol, sock=sock, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=within
+            )
+            for sock in sockets or ()
+        ]
+        self.started = True
 
 
 class Listeners:
@@ -48,7 +72,7 @@ class Listeners:
         self._tasks: list[asyncio.Task[None]] = []
         self._paths: list[Path] = []
 
-    def add(self, app: ASGI, host: str, port: int) -> int:
+    def add(self, app: ASGI, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Listen on an address; port 0 takes a free one. The port; raises PortInUse."""
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -59,7 +83,7 @@ class Listeners:
             raise PortInUse(
                 f"{host} port {port} cannot be used: {error.strerror}; is another cloud running?"
             ) from error
-        self._add(app, listener)
+        self._add(app, listener, tls)
         bound: int = listener.getsockname()[1]
         return bound
 
@@ -71,9 +95,9 @@ class Listeners:
         listener.bind(str(path))
         os.chmod(path, 0o666)  # noqa: PTH101, S103  the folder above decides who gets here
         self._paths.append(path)
-        self._add(app, listener)
+        self._add(app, listener, None)
 
-    def _add(self, app: ASGI, listener: socket.socket) -> None:
+    def _add(self, app: ASGI, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
         config = uvicorn.Config(
             self._wrap(app),
             http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, limits=self._limits)),
@@ -85,7 +109,9 @@ class Listeners:
             server_header=False,
             timeout_graceful_shutdown=2,
         )
-        self._servers.append((_Server(config), listener))
+        config.load()
+        config.ssl = tls
+        self._servers.append((_Server(config, self._limits.head_seconds), listener))
 
     @property
     def connections(self) -> dict[int, int]:

@@ -12,6 +12,7 @@ from moorage.core.config import Group
 from moorage.core.errors import MoorageError
 from moorage.network import config as network
 from moorage.placement import config as placement
+from moorage.server import tls
 
 # Account, hosts with ports, name, parameters. A password with one of @/?# in it would be taken for something else, and
 # parts of it would show up in messages.
@@ -77,6 +78,11 @@ def options() -> list[Group]:
             help="Seconds that one statement may take. PostgreSQL ends longer ones.",
         ),
         cfg.StrOpt("listen", default="127.0.0.1", help="Address the APIs listen on."),
+        cfg.StrOpt(
+            "public_host",
+            help="Host name or address by which clients reach the APIs; it is in the catalogue, and the certificate"
+            " must be for it. Default: listen.",
+        ),
         cfg.PortOpt("compute_port", default=8774, help="Compute, agent and control APIs."),
         cfg.PortOpt("placement_port", default=8778, help="Placement API."),
         cfg.PortOpt("network_port", default=9696, help="Networking API."),
@@ -135,6 +141,7 @@ def options() -> list[Group]:
         ("scheduler", scheduler),
         ("metrics", metrics),
         ("health", health),
+        *tls.options(),
         *api.options(),
         *compute.options(),
         *network.options(),
