@@ -3,7 +3,7 @@ BIN := .venv/bin
 CONFORMANCE ?= ../shared/conformance
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup up demo check format test chaos conformance generated bench bench-placement lock clean
+.PHONY: help setup up demo check format test chaos conformance contract generated bench bench-placement lock clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ test: setup  ## every test that this machine can run; ARGS="-k name" for some
 
 conformance: setup  ## Placement's own tests and osc-placement's, by their runners in CONFORMANCE=../shared/conformance
 	@PYTHONPATH=. $(BIN)/python -m tests.placement.conformance --suites $(CONFORMANCE) $(ARGS)
+
+contract: setup  ## Nova's own schemas held against our compute API, by its checker in CONFORMANCE=../shared/conformance
+	@PYTHONPATH=. $(BIN)/python -m tests.contract.run --suites $(CONFORMANCE) $(ARGS)
 
 generated: setup  ## write the committed files that follow from the code: who may do what, the OpenAPI documents
 	$(BIN)/pytest -q tests/api/test_authorisation.py tests/api/test_openapi.py --write
