@@ -12,6 +12,7 @@ import msgspec
 
 from moorage.agentlink import statements as sql
 from moorage.agentlink.errors import CommandUnknown
+from moorage.core.errors import Unavailable
 from moorage.core.log import get_logger
 from moorage.store.database import Database, Tx
 from moorage.store.errors import SerializationConflict
@@ -70,6 +71,12 @@ class Recorder:
             batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
             try:
                 unknown = await self._transact([said for said, _ in batch])
+            except Unavailable as error:
+                # Nothing can be recorded now: the hosts say it again.
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+                continue
             except Exception as error:  # noqa: BLE001  each item gets its own error below
                 await self._one_by_one(batch, error)
                 continue
