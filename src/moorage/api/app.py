@@ -4,6 +4,8 @@ The order of checks is upstream's: request id, version, route, token, policy, bo
 rather than a stack of middlewares: one function shows what happens to a request.
 """
 
+import asyncio
+import random
 import re
 import time
 from collections.abc import Iterable
@@ -35,9 +37,13 @@ from moorage.core.errors import (
 )
 from moorage.core.ids import new_id
 from moorage.core.log import get_logger
+from moorage.store.database import counting_commits
+from moorage.store.errors import SerializationConflict
 
 log = get_logger(__name__)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+_ATTEMPTS = 4
+_PAUSE = 0.05  # seconds at most, so that the two that met do not meet again
 _READS = frozenset({"GET", "HEAD"})
 _REQUEST_ID = re.compile(r"^req-[0-9a-f-]{36}$")
 
@@ -162,7 +168,7 @@ class Api:
         call.query = decode_query(
             endpoint, query_pairs(scope["query_string"], passage.limits.query_parameters), version
         )
-        answer = await endpoint.handler(call)
+        answer = await _handled(endpoint, call)
         return endpoint, answer if isinstance(answer, Reply) else Reply(answer)
 
     async def _body(self, receive: Receive, headers: Headers, passage: Passage) -> bytes:
@@ -241,6 +247,20 @@ class Api:
             raw = [h for h in raw if h[0] != b"content-length"]
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
+
+
+async def _handled(endpoint: Endpoint, call: Call[Any]) -> Any:
+    """Call the handler; again where it met a concurrent transaction before anything of its own was committed."""
+    for _ in range(_ATTEMPTS - 1):
+        with counting_commits() as commits:
+            try:
+                return await endpoint.handler(call)
+            except SerializationConflict as error:
+                if commits.count:
+                    raise
+                log.info("request.begun_again", error=error.message)
+        await asyncio.sleep(random.uniform(0, _PAUSE))
+    return await endpoint.handler(call)
 
 
 def _bytes(body: Any) -> bytes:

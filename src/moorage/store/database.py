@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 import asyncpg
@@ -34,6 +35,27 @@ _GONE = (
 )
 # InternalClientError: among others, a statement sent while the server was saying good-bye.
 _LOST = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, *_GONE)
+
+
+class Commits:
+    """How many transactions of a task (and of those it started) have been committed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+_commits: ContextVar[Commits | None] = ContextVar("commits", default=None)
+
+
+@contextmanager
+def counting_commits() -> Iterator[Commits]:
+    """Count those that are made in the block: what has committed nothing can be begun again."""
+    found = Commits()
+    token = _commits.set(found)
+    try:
+        yield found
+    finally:
+        _commits.reset(token)
 
 
 class Tx:
@@ -181,7 +203,8 @@ class Database:
         try:
             self._pool = await asyncpg.create_pool(
                 self.url,
-                min_size=1,
+                # None is kept for its own sake: asyncpg would go on trying by itself while PostgreSQL is away.
+                min_size=0,
                 max_size=self.size,
                 init=_prepare_connection,
                 reset=_keep_session,
@@ -199,6 +222,12 @@ class Database:
             )
         except _LOST as error:
             raise StoreUnavailable(f"PostgreSQL does not answer: {error}") from error
+        try:
+            async with self.read() as tx:
+                await tx.fetch("SELECT 1")
+        except StoreUnavailable:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Give up every connection."""
@@ -231,6 +260,8 @@ class Database:
                     yield tx
         finally:
             await self._pool_release(connection)
+        if (commits := _commits.get()) is not None:
+            commits.count += 1
         tx.run_after()
 
     @asynccontextmanager
@@ -295,13 +326,25 @@ def _lost(connection: Any) -> Iterator[None]:
     """What asyncpg raises when a connection goes, as StoreUnavailable; a conflict at the commit as ours."""
     try:
         yield
+    except StatementTimeout:
+        raise
+    except StoreUnavailable as error:
+        if isinstance(error.__cause__, _GONE):
+            _give_up(connection)
+        raise
     except _LOST as error:
         if isinstance(error, asyncpg.InterfaceError) and not _closed(connection):
             raise  # a mistake of ours, such as an argument of the wrong type
-        found = translate(error) if isinstance(error, asyncpg.PostgresError) else None
-        raise found or StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
+        _give_up(connection)
+        raise StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
     except asyncpg.PostgresError as error:
         found = translate(error)
         if found is error:
             raise
         raise found from error
+
+
+def _give_up(connection: Any) -> None:
+    """The next one goes to the server that may be written to by then: this one may have become a standby."""
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()
