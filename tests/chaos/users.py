@@ -154,7 +154,7 @@ class User:
         if status != 202:
             return None
         made = str(found["server"]["id"])
-        self.promised[made] = False
+        self.promised.setdefault(made, False)
         return made
 
     async def _delete(self, chance: random.Random, server: str) -> None:
@@ -222,6 +222,9 @@ class User:
             strange = [s["name"] for s in found["servers"] if not s["name"].startswith(f"{self.name}-")]
             if strange:
                 self.api.told.wrong.append(f"{self.name} sees servers of others: {strange}")
+            # Those whose answer was lost, and all but the first of several, are found here.
+            for server in found["servers"]:
+                self.promised.setdefault(server["id"], False)
 
     async def bad_request(self, chance: random.Random) -> None:
         api, method, path, body, wanted = chance.choice(

@@ -32,7 +32,8 @@ _LEFT = (
     "SELECT 'address', count(*) FROM port_fixed_ips UNION ALL "
     "SELECT 'binding', count(*) FROM bindings UNION ALL "
     "SELECT 'allocation', count(*) FROM allocations UNION ALL "
-    "SELECT 'used inventory', count(*) FROM inventories WHERE used <> 0"
+    "SELECT 'used inventory', count(*) FROM inventories WHERE used <> 0 UNION ALL "
+    "SELECT 'used quota', count(*) FROM quota_usages WHERE (instances, cores, ram) <> (0, 0, 0)"
 )
 # What a log may not have: faults of ours that no user was told of.
 FAULTS_OF_OURS = (

@@ -27,7 +27,7 @@ from tests.support.identity import identity as running_identity
 _POSTGRES = {**SETTINGS, "fsync": "off", "full_page_writes": "off", "max_connections": "200"}
 _LAB = """
 name: chaos
-hosts: {vcpus: 2, memory_mb: 512, disk_gb: 20}
+hosts: {vcpus: 2, memory_mb: 1024, disk_gb: 20}
 physical_networks: [{name: physnet1}]
 racks:
   - {name: rack1, underlay: 172.30.91.0/24, physical_networks: [physnet1], hosts: [{name: real1}, {name: real2}]}
