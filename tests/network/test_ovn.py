@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from ovsdbapp.backend.ovs_idl import connection
+from ovsdbapp.exceptions import TimeoutException
 
 from moorage.network.config import NetworkSettings
 from moorage.network.mechanisms.ovn.mechanism import OvnMechanism
@@ -136,6 +138,31 @@ async def test_rows_appear_change_and_vanish(cloud):
         == cloud.count("DHCP_Options")
         == 0
     )
+
+
+@pytest.mark.parametrize("error", [TimeoutException(), OSError("gone"), KeyError("surprise")], ids=repr)
+async def test_a_beginning_that_fails_however_is_made_again(monkeypatch, database, central, world, error):
+    # The library's own time-out has no text: putting it into words must not be what ends the events.
+    begin, failures = connection.Connection.start, iter([error] * 4)
+
+    def fails(self):
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        begin(self)
+
+    monkeypatch.setattr(connection.Connection, "start", fails)
+    cloud = Cloud(database, central, world.service.bindings._hosts)
+    await cloud.start()
+    try:
+        _, port = await cloud.boot()
+        await cloud.settled()
+        central.nbctl("--wait=sb", "sync")
+        central.sbctl("chassis-add", "chassis-o1", "geneve", "127.0.0.1")
+        central.sbctl("lsp-bind", port.port_id, "chassis-o1")
+        async with asyncio.timeout(40):
+            await cloud.plugged.wait()
+    finally:
+        await cloud.stop()
 
 
 async def test_a_provider_network_has_a_localnet_port(cloud):

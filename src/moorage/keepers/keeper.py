@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from moorage.core.clock import utcnow
+from moorage.core.errors import Unavailable
 from moorage.core.log import get_logger
 from moorage.keepers.lock import AdvisoryLock
 from moorage.store.database import Database
@@ -96,6 +97,9 @@ class Keeper:
         try:
             async with self._lock.attempt() as held:
                 did = await self._reconciler.reconcile() if held else {}
+        except Unavailable as failure:
+            log.warning("keeper.failed", keeper=self.name, failures=self._failures + 1, error=failure.message)
+            error = f"{type(failure).__name__}: {failure}"
         except Exception as failure:
             log.exception("keeper.failed", keeper=self.name, failures=self._failures + 1)
             error = f"{type(failure).__name__}: {failure}"

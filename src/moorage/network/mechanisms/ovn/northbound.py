@@ -49,7 +49,7 @@ class Northbound:
             found.start()
         except Exception as error:
             raise Unavailable(
-                f"OVN's Northbound database at {self._remote} does not answer: {error}"
+                f"OVN's Northbound database at {self._remote} does not answer: {error!r}"
             ) from error
         self._connection = found
 
@@ -70,7 +70,7 @@ class Northbound:
         try:
             txn.commit()
         except Exception as error:
-            raise Unavailable(f"OVN's Northbound database refused a change: {error}") from error
+            raise Unavailable(f"OVN's Northbound database refused a change: {error!r}") from error
         return work.applied
 
     def keys(self) -> set[Key]:

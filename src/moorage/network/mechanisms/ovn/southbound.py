@@ -81,8 +81,15 @@ class Southbound:
                 await self._news.wait()
                 await self._tell()
                 pause = 0.5
-            except MoorageError as error:
-                log.warning("southbound.failed", error=error.message, next_attempt_in=pause)
+            except Exception as error:
+                # Whatever it is, without this task no port would ever come up again.
+                known = isinstance(error, MoorageError)
+                log.warning(
+                    "southbound.failed",
+                    error=str(error) if known else repr(error),
+                    next_attempt_in=pause,
+                    exc_info=None if known else error,
+                )
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 30.0)
 
@@ -99,7 +106,7 @@ class Southbound:
             found.start()
         except Exception as error:
             raise Unavailable(
-                f"OVN's Southbound database at {self._remote} does not answer: {error}"
+                f"OVN's Southbound database at {self._remote} does not answer: {error!r}"
             ) from error
         return found
 
