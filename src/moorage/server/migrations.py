@@ -3,6 +3,7 @@
 from functools import cache
 from pathlib import Path
 
+import psycopg
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
@@ -27,8 +28,15 @@ def config(url: str) -> Config:
     """Alembic's configuration for a database URL; nothing is read from a file."""
     found = Config()
     found.set_main_option("script_location", str(_SCRIPTS))
-    found.attributes["url"] = url.replace("postgresql://", "postgresql+psycopg://", 1)
+    found.attributes["url"] = url
     return found
+
+
+def engine(url: str) -> sa.Engine:
+    """One that keeps no connection. The URL is read by libpq itself, as it may name several servers."""
+    return sa.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=sa.NullPool
+    )
 
 
 def upgrade(url: str, revision: str = "head") -> None:
@@ -46,9 +54,8 @@ def missing(url: str) -> list[str]:
     the online rule (docs/contributing.md) older ones run with. Raises StoreUnavailable.
     """
     script = ScriptDirectory.from_config(config(url))
-    engine = sa.create_engine(config(url).attributes["url"], poolclass=sa.NullPool)
     try:
-        with engine.connect() as connection:
+        with engine(url).connect() as connection:
             current = MigrationContext.configure(connection).get_current_revision()
     except sa.exc.OperationalError as error:
         raise StoreUnavailable(f"PostgreSQL does not answer: {error.orig}") from error

@@ -3,13 +3,11 @@
 import sqlalchemy as sa
 from alembic import context
 
-from moorage.server.migrations import TARGET
+from moorage.server.migrations import TARGET, engine
 
-engine = sa.create_engine(context.config.attributes["url"], poolclass=sa.pool.NullPool)
-with engine.connect() as connection:
+with engine(context.config.attributes["url"]).connect() as connection:
     context.configure(connection=connection, target_metadata=TARGET, transaction_per_migration=True)
     with context.begin_transaction():
         # Two processes that start at once migrate one after the other.
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(4242)"))
         context.run_migrations()
-engine.dispose()
