@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,11 +60,15 @@ class Pair:
             "--checkpoint=fast",
         )
         subprocess.run((str(server.bin_path / "pg_basebackup"), *words), user=server.system_user, check=True)
+        # The socket is in the folder, and the copy's server would take its lock for another's.
+        (folder / ".s.PGSQL.5432.lock").unlink()
 
     def lose_primary(self) -> None:
         """As when its machine dies."""
         pid = int((self.primary.data / "postmaster.pid").read_text().split()[0])
         os.kill(pid, signal.SIGQUIT)
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.02)
 
     def promote(self) -> None:
         with psycopg.connect(self.standby.url(), autocommit=True) as connection:
@@ -125,7 +130,7 @@ async def test_a_promoted_standby_is_found_and_has_everything_that_was_committed
 
     writer = asyncio.create_task(write())
     await more(50)
-    pair.lose_primary()
+    await asyncio.to_thread(pair.lose_primary)
     async with asyncio.timeout(30):
         while not unsure:
             await asyncio.sleep(0.01)
