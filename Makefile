@@ -48,6 +48,9 @@ bench: setup  ## measure, assert nothing
 bench-placement: setup  ## measure the Placement API at 100 to 100,000 hosts; ARGS="--hosts 1000 --openstack VENV"
 	@PYTHONPATH=. $(BIN)/python -m bench.placement $(ARGS)
 
+released: setup  ## note the operations of this release, before it is made
+	$(BIN)/python -m moorage.compute.operations.released
+
 lock: setup  ## resolve the locks again; ARGS=--upgrade for newer releases
 	@UV=$(BIN)/uv sh tools/lock $(ARGS)
 

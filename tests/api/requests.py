@@ -212,6 +212,7 @@ PLACEMENT: dict[str, Make] = {
 
 OURS: dict[str, Make] = {
     "POST /moorage/v1/operations/{operation_id}/resume": lambda w: Ask(at={"operation_id": w.stuck}),
+    "POST /moorage/v1/operations/{operation_id}/abandon": lambda w: Ask(at={"operation_id": w.stuck}),
     "POST /moorage/v1/hosts/{name}/token": lambda w: Ask(at={"name": w.host}),
     "GET /moorage/v1/openapi/{api}": lambda _: Ask(at={"api": "control"}),
     "POST /agent/v1/enroll": lambda w: Ask(

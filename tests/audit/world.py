@@ -103,6 +103,8 @@ CONSISTENT = (
     operation("fail", "server:failed", "failed"),
     log("fail", "succeeded", "undone"),
     log("fail", "failed", "undo_started", "undo_failed", "undone", step="s2"),
+    operation("given-up", "server:failed", "abandoned", error="""'{"left": []}'"""),
+    log("given-up", "failed", "abandoned"),
     operation("end", "server:gone", "done"),
     log("end", "succeeded"),
     # Servers under way are nobody's fault: a boot at its beginning, and one that waits for its host.

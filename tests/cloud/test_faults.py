@@ -15,6 +15,7 @@ from moorage.audit import audit
 from moorage.compute.operations import DEFINITIONS
 from moorage.core.errors import Conflict
 from moorage.operations.faults import Crash
+from moorage.operations.model import Operation
 from moorage.store.database import Database
 from tests.cloud.test_boot import flavor, network, server
 from tests.support.cloud import Client, TestCloud, running_cloud
@@ -43,7 +44,8 @@ class Armed:
     def disarm(self) -> None:
         self.arm("", "", "", "", Conflict("nothing"), 0)
 
-    def at(self, point: str, kind: str, step: str, direction: str) -> None:
+    async def at(self, point: str, op: Operation, step: str) -> None:
+        kind, direction = op.kind, op.direction
         if self.also == (kind, step) and (point, direction) == ("before", "forward"):
             self.also = None
             raise Conflict("the last step fails")

@@ -1,385 +1,237 @@
-"""Operations: order, undo, refusals, waits, cancellation, take-over, at every step and point."""
+"""Operations: order, undo, refusals, waits, deadlines, cancellation, at every step and point."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from moorage.core.errors import Conflict
-from moorage.operations import (
-    Command,
-    Refusal,
-    Runner,
-    Step,
-    back_to,
-    journal,
-    local,
-    operation,
-    remote,
-    wait,
-)
+from moorage.operations import Command, Step, back_to, journal, local, operation, remote
 from moorage.operations.faults import Crash
-from moorage.store.database import Database, Tx
-from moorage.store.signals import Signals
-
-
-class World:
-    """What the test operation changes: a table of marks, a hand-operated host."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.commands: list[dict[str, Any]] = []
-        self.bad_hosts: set[str] = set()
-        self.auto = True
-
-    async def send(self, tx: Tx, **command: Any) -> str:
-        command["id"] = f"c{len(self.commands)}"
-        self.commands.append(command)
-        if self.auto:
-            tx.on_commit(lambda: asyncio.get_running_loop().create_task(self.reply(command)) and None)
-        return str(command["id"])
-
-    async def reply(self, command: dict[str, Any]) -> bool:
-        bad = command["kind"] == "make" and command["host"] in self.bad_hosts
-        async with self.database.transaction() as tx:
-            if not bad:
-                sql = (
-                    "INSERT INTO marks VALUES ($1)"
-                    if command["kind"] == "make"
-                    else "DELETE FROM marks WHERE name=$1"
-                )
-                await tx.execute(
-                    sql + (" ON CONFLICT DO NOTHING" if "INSERT" in sql else ""),
-                    (f"guest@{command['host']}",),
-                )
-            return await journal.complete(
-                tx,
-                operation=command["operation"],
-                step=command["step"],
-                fence=command["fence"],
-                command=command["id"],
-                outcome="refused" if bad else "succeeded",
-                error={"code": "host.bad", "message": "bad host"} if bad else None,
-            )
-
-
-async def _mark(tx: Tx, name: str) -> None:
-    await tx.execute("INSERT INTO marks VALUES ($1)", (name,))
-
-
-async def _unmark(tx: Tx, prefix: str) -> None:
-    await tx.execute("DELETE FROM marks WHERE name LIKE $1", (prefix + "%",))
-
-
-async def make_ports(step: Step) -> Any:
-    await _mark(step.tx, "ports")
-    return {"n": 1}
-
-
-async def drop_ports(step: Step) -> None:
-    await _unmark(step.tx, "ports")
-
-
-async def pick_host(step: Step) -> Any:
-    excluded = {r["host"] for r in step.refusals}
-    free = [h for h in ("h1", "h2", "h3") if h not in excluded]
-    if not free:
-        raise Conflict("no host is left")
-    await _mark(step.tx, f"claim@{free[0]}")
-    return free[0]
-
-
-async def unpick(step: Step) -> None:
-    await _unmark(step.tx, "claim@")
-
-
-async def bind(step: Step) -> Any:
-    if step.data["pick_host"] in step.params.get("unbindable", ()):
-        raise Refusal("cannot bind", subject=step.data["pick_host"])
-    await _mark(step.tx, "bound")
-
-
-async def unbind(step: Step) -> None:
-    await _unmark(step.tx, "bound")
-
-
-async def make_guest(step: Step) -> Command:
-    return Command(step.data["pick_host"], "make", {})
-
-
-async def drop_guest(step: Step) -> Command:
-    return Command(step.data["pick_host"], "drop", {})
-
-
-async def plugged(step: Step) -> bool:
-    return bool(await step.tx.fetch("SELECT 1 FROM marks WHERE name = 'plug'"))
-
-
-async def finish(step: Step) -> None:
-    await _mark(step.tx, "active")
-
-
-async def failed(step: Step) -> None:
-    await step.tx.execute("INSERT INTO marks VALUES ('error') ON CONFLICT DO NOTHING")
-
-
-BOOT = operation(
-    "test.boot",
-    version=1,
-    steps=(
-        local(make_ports, undo=drop_ports),
-        local(pick_host, undo=unpick),
-        local(bind, undo=unbind, on_refusal=back_to(pick_host)),
-        remote(make_guest, undo=drop_guest, on_refusal=back_to(pick_host)),
-        wait(plugged, deadline=lambda world: world.deadline),
-        local(finish),
-    ),
-    on_failure=failed,
+from moorage.operations.model import Operation
+from operations.conftest import Conductor
+from operations.world import (
+    DONE,
+    STEPS,
+    UNDONE,
+    Fault,
+    Faults,
+    World,
+    bind,
+    boot,
+    eventually,
+    finish,
+    mark,
+    pick_host,
 )
-STEPS = [s.name for s in BOOT.steps]
-DONE = {"ports", "claim@h1", "bound", "guest@h1", "plug", "active"}
+
+POINTS = ("before", "effect", "recorded")
+fused = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "singly"])
 
 
-class Inject:
-    """Raises once at one point."""
-
-    def __init__(self, point: str, step: str, direction: str, error: BaseException) -> None:
-        self.wanted = (point, step, direction)
-        self.error: BaseException | None = error
-        self.reached = False
-
-    def at(self, point: str, kind: str, step: str, direction: str) -> None:  # noqa: ARG002  the engine's protocol
-        if self.wanted == (point, step, direction) and self.error is not None:
-            error, self.error, self.reached = self.error, None, True
-            raise error
+@fused
+async def test_every_step_runs_once_in_order(world: World, conductor: Conductor, fuse: bool) -> None:
+    await conductor(fuse=fuse)
+    assert await world.ended(await world.begin()) == "done"
+    assert await world.marks() == DONE
+    log = await world.sql("SELECT step, event FROM operation_steps ORDER BY at")
+    assert [r[0] for r in log if r[1] == "succeeded"] == STEPS
 
 
-@pytest.fixture
-async def world(database: Database) -> World:
-    async with database.transaction() as tx:
-        await tx.execute("CREATE TABLE marks (name text PRIMARY KEY)")
-    found = World(database)
-    found.deadline = 30.0
-    return found
-
-
-@pytest.fixture
-async def signals(database: Database) -> AsyncIterator[Signals]:
-    found = Signals(database)
-    await found.start()
-    yield found
-    await found.stop()
-
-
-async def marks(database: Database) -> set[str]:
-    async with database.read() as tx:
-        return {r[0] for r in await tx.fetch("SELECT name FROM marks")}
-
-
-async def ended(database: Database, operation_id: str, *, within: float = 20) -> str:
-    async with asyncio.timeout(within):
-        while True:
-            async with database.read() as tx:
-                op = await journal.get(tx, operation_id)
-            if op.state in ("done", "failed", "cancelled", "stuck"):
-                return op.state
-            await asyncio.sleep(0.01)
-
-
-def runner(world: World, signals: Signals, **kw: Any) -> Runner:
-    return Runner(world.database, signals, [BOOT], world, world.send, lease=0.5, poll=0.1, **kw)
-
-
-async def begin(world: World, *, plug: bool = True, **params: Any) -> str:
-    async with world.database.transaction() as tx:
-        if plug:
-            await tx.execute("INSERT INTO marks VALUES ('plug') ON CONFLICT DO NOTHING")
-        return await journal.submit(tx, BOOT, subject="server:1", params=params)
-
-
-@pytest.mark.parametrize("fuse", [True, False])
-async def test_every_step_runs_once_in_order(world: World, signals: Signals, fuse: bool) -> None:
-    conductor = runner(world, signals, fuse=fuse)
-    await conductor.start()
-    operation_id = await begin(world)
-    assert await ended(world.database, operation_id) == "done"
-    assert await marks(world.database) == DONE
-    async with world.database.read() as tx:
-        log = [tuple(r) for r in await tx.fetch("SELECT step, event FROM operation_steps ORDER BY at")]
-    assert [s for s, e in log if e == "succeeded"] == STEPS
-    await conductor.stop()
-
-
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("point", ["before", "effect"])
-@pytest.mark.parametrize("fuse", [True, False])
+@fused
 async def test_a_failure_at_any_step_undoes_everything(
-    world: World, signals: Signals, step: str, point: str, fuse: bool
+    world: World, conductor: Conductor, fuse: bool
 ) -> None:
-    inject = Inject(point, step, "forward", Conflict("injected"))
-    conductor = runner(world, signals, faults=inject, fuse=fuse)
-    await conductor.start()
-    operation_id = await begin(world)
-    outcome = await ended(world.database, operation_id)
-    assert inject.reached
-    # With fused steps the first failure only rolls the batch back: the step is taken again alone and may pass.
-    expected = {"failed": {"plug", "error"}, "done": DONE}
-    assert await marks(world.database) == expected[outcome]
-    if not fuse:
-        assert outcome == "failed"
-    await conductor.stop()
+    faults = [
+        Fault(f"server:{step}-{point}", point, step, "forward", Conflict("injected"))
+        for step in STEPS
+        for point in ("before", "effect")
+    ]
+    await conductor(faults=Faults(*faults), fuse=fuse)
+    for fault, operation_id in [(f, await world.begin(f.wanted[0])) for f in faults]:
+        outcome = await world.ended(operation_id)
+        assert fault.reached, fault.wanted
+        # With fused steps the first failure only rolls the batch back: the step is taken again alone and may pass.
+        assert await world.marks(fault.wanted[0]) == (UNDONE if outcome == "failed" else DONE), fault.wanted
+        assert outcome == "failed" or fuse
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("point", ["before", "effect", "recorded"])
-@pytest.mark.parametrize("fuse", [True, False])
-async def test_a_crash_at_any_point_is_taken_over(
-    world: World, signals: Signals, step: str, point: str, fuse: bool
-) -> None:
-    inject = Inject(point, step, "forward", Crash())
-    conductor = runner(world, signals, faults=inject, fuse=fuse)
-    await conductor.start()
-    operation_id = await begin(world)
-    assert await ended(world.database, operation_id) == "done"
-    assert inject.reached or (fuse and point == "recorded")
-    assert await marks(world.database) == DONE
-    await conductor.stop()
+@fused
+async def test_a_crash_at_any_point_is_taken_over(world: World, conductor: Conductor, fuse: bool) -> None:
+    faults = [
+        Fault(f"server:{step}-{point}", point, step, "forward", Crash()) for step in STEPS for point in POINTS
+    ]
+    await conductor(faults=Faults(*faults), fuse=fuse)
+    for fault, operation_id in [(f, await world.begin(f.wanted[0])) for f in faults]:
+        assert await world.ended(operation_id) == "done"
+        assert fault.reached or (fuse and fault.wanted[1] == "recorded"), fault.wanted
+        assert await world.marks(fault.wanted[0]) == DONE, fault.wanted
 
 
-@pytest.mark.parametrize("step", STEPS[:-1])
-@pytest.mark.parametrize("point", ["before", "effect", "recorded"])
-@pytest.mark.parametrize("error", [Crash(), Conflict("undo fails")])
-async def test_undo_survives_crash_and_failure(
-    world: World, signals: Signals, step: str, point: str, error: BaseException
-) -> None:
-    if point == "recorded" and not isinstance(error, Crash):
-        error = Crash()
+class LastStepFails:
+    """Every operation turns round at its end."""
 
-    class Both(Inject):
-        def at(self, point: str, kind: str, step: str, direction: str) -> None:
-            assert kind == "test.boot"
-            if (point, step, direction) == ("before", "finish", "forward"):
-                raise Conflict("the last step fails")
-            super().at(point, kind, step, direction)
+    async def at(self, point: str, op: Operation, step: str) -> None:
+        if (point, step, op.direction) == ("before", STEPS[-1], "forward"):
+            raise Conflict("the last step fails")
 
-    inject = Both(point, step, "undo", error)
-    conductor = runner(world, signals, faults=inject, fuse=False)
-    await conductor.start()
-    operation_id = await begin(world)
-    assert await ended(world.database, operation_id) == "failed"
-    assert inject.reached
-    assert await marks(world.database) == {"plug", "error"}
-    await conductor.stop()
+
+async def test_undo_survives_crash_and_failure(world: World, conductor: Conductor) -> None:
+    faults = [
+        Fault(f"server:{step}-{point}-{name}", point, step, "undo", error, times)
+        for step in STEPS[:-1]
+        for point in POINTS
+        for name, error, times in (("crash", Crash(), 1), ("failure", Conflict("the undo fails"), 2))
+        if point != "recorded" or isinstance(error, Crash)
+    ]
+    await conductor(faults=Faults(LastStepFails(), *faults), fuse=False)
+    for fault, operation_id in [(f, await world.begin(f.wanted[0])) for f in faults]:
+        assert await world.ended(operation_id) == "failed"
+        assert not fault.left, fault.wanted
+        assert await world.marks(fault.wanted[0]) == UNDONE, fault.wanted
 
 
 @pytest.mark.parametrize(
-    ("bad", "unbindable", "host"), [({"h1"}, [], "h2"), (set(), ["h1", "h2"], "h3"), ({"h1"}, ["h2"], "h3")]
+    ("bad", "unbindable", "host"), [(["h1"], [], "h2"), ([], ["h1", "h2"], "h3"), (["h1"], ["h2"], "h3")]
 )
 async def test_a_refusal_goes_to_the_next_host_with_the_same_ports(
-    world: World, signals: Signals, bad: set[str], unbindable: list[str], host: str
+    world: World, conductor: Conductor, bad: list[str], unbindable: list[str], host: str
 ) -> None:
-    world.bad_hosts = bad
-    conductor = runner(world, signals)
-    await conductor.start()
-    operation_id = await begin(world, unbindable=unbindable)
-    assert await ended(world.database, operation_id) == "done"
-    assert await marks(world.database) == {
-        "ports",
-        f"claim@{host}",
-        "bound",
-        f"guest@{host}",
-        "plug",
-        "active",
-    }
-    async with world.database.read() as tx:
-        op = await journal.get(tx, operation_id)
-        made = await tx.fetch(
-            "SELECT 1 FROM operation_steps WHERE step = 'make_ports' AND event = 'succeeded'"
-        )
-    assert [r["host"] for r in op.refusals] == sorted(bad | set(unbindable))
-    assert len(made) == 1
-    await conductor.stop()
+    await conductor()
+    operation_id = await world.begin(bad=bad, unbindable=unbindable)
+    assert await world.ended(operation_id) == "done"
+    assert await world.marks() == {"ports", f"claim@{host}", "bound", f"guest@{host}", "plug", "active"}
+    refusals = (await world.get(operation_id)).refusals
+    assert [r["host"] for r in refusals] == sorted({*bad, *unbindable})
+    made = "SELECT 1 FROM operation_steps WHERE step = 'make_ports' AND event = 'succeeded'"
+    assert len(await world.sql(made)) == 1
 
 
-async def test_no_host_left_fails_and_leaves_nothing(world: World, signals: Signals) -> None:
-    world.bad_hosts = {"h1", "h2", "h3"}
-    conductor = runner(world, signals)
-    await conductor.start()
-    operation_id = await begin(world)
-    assert await ended(world.database, operation_id) == "failed"
-    assert await marks(world.database) == {"plug", "error"}
-    await conductor.stop()
+async def test_no_host_left_fails_and_leaves_nothing(world: World, conductor: Conductor) -> None:
+    await conductor()
+    assert await world.ended(await world.begin(bad=["h1", "h2", "h3"])) == "failed"
+    assert await world.marks() == UNDONE
 
 
-async def test_a_wait_is_woken_by_a_signal_and_ended_by_its_deadline(world: World, signals: Signals) -> None:
-    conductor = runner(world, signals)
-    await conductor.start()
-    operation_id = await begin(world, plug=False)
-    await asyncio.sleep(0.3)
+async def test_a_wait_is_woken_by_a_signal_and_ended_by_its_deadline(
+    world: World, conductor: Conductor
+) -> None:
+    await conductor()
+    operation_id = await world.begin("server:woken", plug=False)
+
+    async def waits() -> bool:
+        found = await world.get(operation_id)
+        return (found.step, found.state) == ("plugged", "waiting")
+
+    await eventually(waits)
     async with world.database.transaction() as tx:
-        await tx.execute("INSERT INTO marks VALUES ('plug')")
-        await journal.signal(tx, "server:1")
-    assert await ended(world.database, operation_id) == "done"
+        await tx.execute("INSERT INTO marks VALUES ('server:woken', 'plug')")
+        await journal.signal(tx, "server:woken")
+    assert await world.ended(operation_id) == "done"
     world.deadline = 0.2
-    async with world.database.transaction() as tx:
-        await tx.execute("DELETE FROM marks")
-    operation_id = await begin(world, plug=False)
-    assert await ended(world.database, operation_id) == "failed"
-    assert await marks(world.database) == {"error"}
-    await conductor.stop()
+    assert await world.ended(await world.begin("server:late", plug=False)) == "failed"
+    assert await world.marks("server:late") == {"error"}
+
+
+@pytest.mark.parametrize("step", ["make_guest", "plugged"])
+async def test_an_operation_that_is_not_done_in_time_is_undone(
+    world: World, conductor: Conductor, step: str
+) -> None:
+    """Whatever it waits for: a host, or an event."""
+    await conductor(deadlines={"test.boot": 1.0})
+    world.hold = step == "make_guest"
+    operation_id = await world.begin(plug=step != "plugged")
+    await world.until(operation_id, "waiting")
+    while world.hold and len(world.commands) < 2:
+        await asyncio.sleep(0.02)  # the undo's command is out
+    for command in world.commands[1:]:
+        await world.reply(command)
+    assert await world.ended(operation_id) == "failed"
+    assert (await world.get(operation_id)).error["code"] == "operation.deadline"
+    assert await world.marks() - {"plug"} == {"error"}
+
+
+async def test_the_deadline_of_a_definition_holds_where_none_is_configured(
+    world: World, conductor: Conductor
+) -> None:
+    await conductor(definitions=[boot(deadline=0.5)])
+    assert await world.ended(await world.begin(plug=False)) == "failed"
+
+
+async def test_a_configured_deadline_of_nothing_is_no_limit(world: World, conductor: Conductor) -> None:
+    await conductor(definitions=[boot(deadline=1e-6)], deadlines={"test.boot": 0.0})
+    assert await world.ended(await world.begin()) == "done"
 
 
 async def test_cancel_while_the_host_works_undoes_and_ignores_the_late_result(
-    world: World, signals: Signals
+    world: World, conductor: Conductor
 ) -> None:
-    world.auto = False
-    conductor = runner(world, signals)
-    await conductor.start()
-    operation_id = await begin(world)
-    while not world.commands:
-        await asyncio.sleep(0.01)
+    world.hold = True
+    await conductor()
+    operation_id = await world.begin()
+
+    async def sent(count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(world.commands) < count:
+                await asyncio.sleep(0.01)
+
+    await sent(1)
     async with world.database.transaction() as tx:
         assert await journal.cancel(tx, "server:1", kinds=["test.boot"])
-    while len(world.commands) < 2:
-        await asyncio.sleep(0.01)
+    await sent(2)
     assert not await world.reply(world.commands[0])
     assert await world.reply(world.commands[1])
-    assert await ended(world.database, operation_id) == "cancelled"
-    assert await marks(world.database) == {"plug", "error"}
-    await conductor.stop()
+    assert await world.ended(operation_id) == "cancelled"
+    assert await world.marks() == UNDONE
 
 
-async def test_one_operation_of_a_subject_at_a_time_in_order(world: World, signals: Signals) -> None:
-    first = await begin(world, plug=False)
-    second = await begin(world, plug=False)
-    conductor = runner(world, signals)
-    await conductor.start()
-    await asyncio.sleep(0.5)
-    async with world.database.read() as tx:
-        assert (await journal.get(tx, first)).state == "waiting"
-        assert (await journal.get(tx, second)).state == "ready"
-    async with world.database.transaction() as tx:
-        await journal.cancel(tx, "server:1", kinds=["test.boot"])
-    assert await ended(world.database, second) == "cancelled"
-    await conductor.stop()
+async def test_a_host_that_is_not_heard_of_is_not_waited_for(world: World, conductor: Conductor) -> None:
+    """The next host is tried as soon as the guest is surely gone from the silent one: when that is back."""
+    world.hold = True
+    await conductor(look=0.05)
+    operation_id = await world.begin()
+    await world.until(operation_id, "waiting")
+    world.silent.add("h1")
+
+    async def undo_failed() -> bool:
+        found = await world.get(operation_id)
+        return found.data.get("_undo_error", {}).get("code") == "operation.host_silent"
+
+    await eventually(undo_failed)
+    assert {c["host"] for c in world.commands} == {"h1"}, "nothing is built elsewhere meanwhile"
+    assert len(world.commands) == 1, "a host that is not heard of gets no pile of commands"
+    assert await world.marks() == {"ports", "claim@h1", "bound", "plug"}, "what may be in use is held"
+    world.hold = False
+    world.silent.clear()
+    assert await world.ended(operation_id) == "done"
+    assert (await world.get(operation_id)).refusals[0]["code"] == "operation.host_silent"
+    assert await world.marks() == {"ports", "claim@h2", "bound", "guest@h2", "plug", "active"}
 
 
-async def test_two_conductors_share_the_work_and_an_orderly_stop_hands_over(
-    world: World, signals: Signals
+async def test_a_step_can_go_on_without_a_host_that_is_not_heard_of(
+    world: World, conductor: Conductor
 ) -> None:
-    one, two = runner(world, signals), runner(world, signals)
-    await one.start()
-    await two.start()
-    async with world.database.transaction() as tx:
-        ids = [await journal.submit(tx, NOTHING, subject=f"n:{i}", params={}) for i in range(20)]
-    three = Runner(world.database, signals, [NOTHING], world, world.send, lease=30, poll=0.1)
-    await three.start()
-    for operation_id in ids:
-        assert await ended(world.database, operation_id) == "done"
-    for conductor in (one, two, three):
-        await conductor.stop()
+    definition = operation(
+        "test.leave", version=1, steps=(remote(make_on_h1, on_silence=leave), local(finish))
+    )
+    world.hold = True
+    await conductor(definitions=[definition], look=0.05)
+    before = await world.begin("server:before", of=definition)
+    await world.until(before, "waiting")
+    world.silent.add("h1")
+    after = await world.begin("server:after", of=definition)
+    for subject, operation_id in (("server:before", before), ("server:after", after)):
+        assert await world.ended(operation_id) == "done"
+        assert await world.marks(subject) == {"plug", "left", "active"}
+    assert len(world.commands) == 2, "both commands are in the host's queue for its return"
+    assert not await world.reply(world.commands[0])
+
+
+async def make_on_h1(step: Step) -> Command:
+    return Command("h1", "make", {"subject": step.subject, "bad": ()})
+
+
+async def leave(step: Step) -> None:
+    await mark(step.tx, step.subject, "left")
 
 
 async def tell_nobody(step: Step) -> Command | None:
@@ -389,20 +241,9 @@ async def tell_nobody(step: Step) -> Command | None:
 TELL = operation("test.tell", version=1, steps=(remote(tell_nobody), local(finish)))
 
 
-async def test_a_remote_step_with_nobody_to_tell_is_passed(world: World, signals: Signals) -> None:
-    conductor = Runner(world.database, signals, [TELL], world, world.send, poll=0.1)
-    await conductor.start()
-    async with world.database.transaction() as tx:
-        operation_id = await journal.submit(tx, TELL, subject="server:1", params={})
-    assert await ended(world.database, operation_id) == "done"
-    await conductor.stop()
-
-
-async def nothing(step: Step) -> None:
-    await asyncio.sleep(0)
-
-
-NOTHING = operation("test.nothing", version=1, steps=(local(nothing),))
+async def test_a_remote_step_with_nobody_to_tell_is_passed(world: World, conductor: Conductor) -> None:
+    await conductor(definitions=[TELL])
+    assert await world.ended(await world.begin(of=TELL)) == "done"
 
 
 def test_a_table_that_cannot_be_driven_is_refused() -> None:
@@ -410,4 +251,3 @@ def test_a_table_that_cannot_be_driven_is_refused() -> None:
         operation("x", version=1, steps=(local(bind, on_refusal=back_to(pick_host)), local(pick_host)))
     with pytest.raises(ValueError, match="one name"):
         operation("x", version=1, steps=(local(bind), local(bind)))
-    assert sa

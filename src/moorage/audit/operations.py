@@ -30,7 +30,7 @@ INVARIANTS = (
             SELECT o.id AS subject, o.kind, o.state, o.sent, o.lease_until,
                    o.sent OR coalesce(o.lease_until > coalesce(o.updated_at, o.created_at) + interval '5 minutes', false)
                    AS broken
-            FROM operations o WHERE o.state IN ('done', 'failed', 'cancelled')
+            FROM operations o WHERE o.state IN ('done', 'failed', 'cancelled', 'abandoned')
         """,
         message="{kind} is {state}; it waits for a host: {sent}, its lease runs until {lease_until}",
     ),
@@ -58,18 +58,19 @@ INVARIANTS = (
     ),
     Invariant(
         name="operation.log",
-        sentence="an operation that is done has done all it began, one that failed has undone all",
+        sentence="an operation that is done has done all it began, one that failed has undone all or says what it left",
         things="""
             SELECT o.id || ' ' || last.step AS subject, o.kind, o.state, last.step, last.events,
                    CASE WHEN o.state = 'done'
                         THEN NOT last.events ? 'succeeded' OR last.events ?| ARRAY['failed', 'undo_started', 'undone']
-                        ELSE NOT last.events ? 'undone' END AS broken
+                        WHEN o.state = 'failed' THEN NOT last.events ? 'undone'
+                        ELSE NOT last.events ?| ARRAY['undone', 'abandoned'] END AS broken
             FROM operations o
             JOIN (
                 SELECT DISTINCT ON (operation, step) operation, step, jsonb_agg(event) AS events
                 FROM operation_steps GROUP BY operation, step, round ORDER BY operation, step, round DESC
             ) last ON last.operation = o.id
-            WHERE o.state IN ('done', 'failed', 'cancelled')
+            WHERE o.state IN ('done', 'failed', 'cancelled', 'abandoned')
         """,
         message="{kind} is {state}, but of step {step} the log has {events}",
     ),
@@ -92,6 +93,19 @@ INVARIANTS = (
             WHERE o.state = 'stuck'
         """,
         message="{kind} is stuck, and {of} is {vm_state}",
+    ),
+    Invariant(
+        # A server that was changed since has the word of whoever changed it.
+        name="operation.abandoned",
+        sentence="an operation that was abandoned says what it left, and its server is in ERROR",
+        things="""
+            SELECT o.id AS subject, o.kind, o.subject AS of, s.vm_state,
+                   NOT coalesce(o.error ? 'left', false)
+                   OR coalesce(s.vm_state <> 'error' AND s.changed_at <= o.updated_at, false) AS broken
+            FROM operations o LEFT JOIN live s ON o.subject = 'server:' || s.id
+            WHERE o.state = 'abandoned'
+        """,
+        message="{kind} was abandoned; {of} is {vm_state}",
     ),
     Invariant(
         # Questions that a request waits for (call:...) have no operation.

@@ -3,13 +3,17 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 import yaml
 from keystoneauth1 import exceptions, session
 from keystoneauth1.identity import v3
 
 from moorage.core.errors import MoorageError
+
+CloudName = Annotated[str, typer.Option("--cloud", envvar="OS_CLOUD_ADMIN", help="Entry in clouds.yaml.")]
+ADMIN = "moorage-admin"
 
 
 class ControlFailed(MoorageError):

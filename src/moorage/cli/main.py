@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from moorage.cli.client import Control
+from moorage.cli.client import ADMIN, CloudName, Control
 from moorage.cli.failures import failing
+from moorage.cli.operations import app as operations_app
 from moorage.cli.simulate import simulate
 from moorage.core import config as core_config
 from moorage.core import log
@@ -37,13 +37,12 @@ config = typer.Typer(help="Configuration.", no_args_is_help=True)
 host = typer.Typer(help="Hosts and their agents.", no_args_is_help=True)
 server = typer.Typer(help="Servers, beyond what `openstack server` shows.", no_args_is_help=True)
 placement = typer.Typer(help="What placement knows.", no_args_is_help=True)
-operations = typer.Typer(help="Long work: what is under way, and what is stuck.", no_args_is_help=True)
 for name, group in (
     ("db", db),
     ("config", config),
     ("host", host),
     ("server", server),
-    ("operations", operations),
+    ("operations", operations_app),
     ("placement", placement),
     ("lab", lab_app),
 ):
@@ -53,8 +52,6 @@ app.command()(simulate)
 ConfigFiles = Annotated[
     list[Path] | None, typer.Option("--config-file", help="Configuration; may be given several times.")
 ]
-CloudName = Annotated[str, typer.Option("--cloud", envvar="OS_CLOUD_ADMIN", help="Entry in clouds.yaml.")]
-ADMIN = "moorage-admin"
 
 
 def load(files: list[Path] | None) -> Any:
@@ -233,34 +230,6 @@ def audit(cloud: CloudName = ADMIN) -> None:
         typer.echo(f"FINDING {finding['invariant']} {finding['subject']}: {finding['message']}")
     typer.echo("audit: clean" if report["clean"] else f"audit: {len(report['findings'])} findings")
     raise typer.Exit(0 if report["clean"] else 1)
-
-
-@operations.command("list")
-def operations_list(state: str = "open", subject: str | None = None, cloud: CloudName = ADMIN) -> None:
-    """List operations: open ones, those of one state, or all."""
-    query = {"state": state, **({"subject": subject} if subject else {})}
-    found = failing(lambda: Control(cloud).get("/operations", query))["operations"]
-    table = Table("id", "kind", "state", "step", "subject", "since")
-    for o in found:
-        table.add_row(o["id"], o["kind"], o["state"], o["step"], o["subject"], o["created_at"])
-    Console().print(table)
-
-
-@operations.command("show")
-def operations_show(operation_id: str, cloud: CloudName = ADMIN) -> None:
-    """Show one operation with its log."""
-    found = failing(lambda: Control(cloud).get(f"/operations/{operation_id}"))["operation"]
-    for key, value in found.items():
-        if key != "log":
-            typer.echo(f"{key}: {value}")
-    for line in found["log"]:
-        typer.echo(f"  {line['at']}  round {line['round']}  {line['step']}: {line['event']}")
-
-
-@operations.command("resume")
-def operations_resume(operation_id: str, cloud: CloudName = ADMIN) -> None:
-    """Let a stuck operation try again."""
-    failing(lambda: Control(cloud).post(f"/operations/{operation_id}/resume"))
 
 
 def main() -> None:

@@ -1,11 +1,15 @@
 """Long work: operations of named steps with undo, a durable log, leases with fences.
 
-Start at ``definition`` (what an operation is), then ``engine`` (how one is driven), ``runner`` (who drives it).
+Start at ``definition`` (what an operation is), then ``engine`` and ``undo`` (how one is driven), ``runner`` (who drives
+it), ``versions`` (what becomes of those that an earlier release began), ``service`` (what operators do with them).
 """
 
 from moorage.operations.definition import (
+    NORMAL,
+    URGENT,
     Command,
     Definition,
+    Earlier,
     Refusal,
     Step,
     back_to,
@@ -16,10 +20,15 @@ from moorage.operations.definition import (
 )
 from moorage.operations.journal import cancel, complete, signal, submit
 from moorage.operations.runner import Runner
+from moorage.operations.service import OperationsService
 
 __all__ = [
+    "NORMAL",
+    "URGENT",
     "Command",
     "Definition",
+    "Earlier",
+    "OperationsService",
     "Refusal",
     "Runner",
     "Step",

@@ -8,6 +8,9 @@
 A step that raises fails the operation: what was done is undone, last step first, and ``on_failure`` ends it. A
 step that raises Refusal (or whose host refuses) jumps back to the step named by ``on_refusal`` after undoing
 down to it, with the refusal kept where the repeated step finds it.
+
+A host that is not heard of any more refuses what it has not answered, unless the step says by ``on_silence`` how the
+operation goes on without its answer.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +22,8 @@ from moorage.core.errors import MoorageError
 from moorage.store.database import Tx
 
 Function = Callable[["Step"], Awaitable[Any]]
+URGENT, NORMAL = 5, 10
+"""Priorities: some of a conductor's places are kept for what is urgent."""
 
 
 class Refusal(MoorageError):
@@ -81,7 +86,11 @@ def back_to(function: Function, *, limit: int = 10) -> Back:
 
 
 class StepDefinition(msgspec.Struct, frozen=True):
-    """One row of an operation's table. ``kind`` is local, remote or wait; ``deadline`` is in seconds."""
+    """One row of an operation's table. ``kind`` is local, remote or wait; ``deadline`` is in seconds.
+
+    ``on_silence`` of a remote step: its host is not heard of; what this returns is the step's result, and the command
+    stays in the host's queue for its return.
+    """
 
     name: str
     kind: str
@@ -89,6 +98,7 @@ class StepDefinition(msgspec.Struct, frozen=True):
     undo: Function | None = None
     on_refusal: Back | None = None
     deadline: float | Callable[[Any], float] = 600.0
+    on_silence: Function | None = None
 
     def deadline_for(self, app: Any) -> float:
         """The deadline in seconds; some come from configuration."""
@@ -100,9 +110,15 @@ def local(run: Function, *, undo: Function | None = None, on_refusal: Back | Non
     return StepDefinition(_name(run), "local", run, undo, on_refusal)
 
 
-def remote(run: Function, *, undo: Function | None = None, on_refusal: Back | None = None) -> StepDefinition:
+def remote(
+    run: Function,
+    *,
+    undo: Function | None = None,
+    on_refusal: Back | None = None,
+    on_silence: Function | None = None,
+) -> StepDefinition:
     """A step on a host: ``run`` and ``undo`` return the Command, or None where there is nothing to tell a host."""
-    return StepDefinition(_name(run), "remote", run, undo, on_refusal)
+    return StepDefinition(_name(run), "remote", run, undo, on_refusal, on_silence=on_silence)
 
 
 def wait(run: Function, *, deadline: float | Callable[[Any], float]) -> StepDefinition:
@@ -110,9 +126,27 @@ def wait(run: Function, *, deadline: float | Callable[[Any], float]) -> StepDefi
     return StepDefinition(_name(run), "wait", run, None, None, deadline)
 
 
-class Definition(msgspec.Struct, frozen=True):
-    """An operation. ``priority``: lower goes first. ``on_failure`` runs in the transaction that ends it,
-    ``on_stuck`` in the one after which its undo is no longer tried by itself.
+class Earlier(msgspec.Struct, frozen=True):
+    """How operations that an earlier version began go on.
+
+    steps   its names of steps -> ours, where they differ. A step that is gone leads to the one to go on with; that
+            one's undo takes back what the old one did
+    unwind  they are not resumed but undone, and end as failed
+    """
+
+    steps: Mapping[str, str] = {}
+    unwind: bool = False
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation.
+
+    on_failure    runs in the transaction that ends it undone
+    on_stuck      runs in the transaction after which it is shown as stuck
+    on_abandoned  runs in the transaction in which an operator gives it up; ``step.error["left"]`` is what stays
+    priority      lower goes first
+    deadline      seconds that the whole of it may take until it is undone; None: no limit. A default: operators set it
+    earlier       rules for the versions of earlier releases
     """
 
     kind: str
@@ -120,7 +154,10 @@ class Definition(msgspec.Struct, frozen=True):
     steps: tuple[StepDefinition, ...]
     on_failure: Function | None = None
     on_stuck: Function | None = None
-    priority: int = 10
+    on_abandoned: Function | None = None
+    priority: int = NORMAL
+    deadline: float | None = None
+    earlier: Mapping[int, Earlier] = {}
 
     def index(self, name: str) -> int:
         """The position of a step; raises KeyError for a name that this version does not have."""
@@ -137,7 +174,10 @@ def operation(
     steps: tuple[StepDefinition, ...],
     on_failure: Function | None = None,
     on_stuck: Function | None = None,
-    priority: int = 10,
+    on_abandoned: Function | None = None,
+    priority: int = NORMAL,
+    deadline: float | None = None,
+    earlier: Mapping[int, Earlier] | None = None,
 ) -> Definition:
     """Check and make a definition; raises ValueError for a table that cannot be driven."""
     names = [s.name for s in steps]
@@ -148,7 +188,22 @@ def operation(
             raise ValueError(
                 f"{kind}: {step.name} goes back to {step.on_refusal.step}, which is not before it"
             )
-    return Definition(kind, version, steps, on_failure, on_stuck, priority)
+    for old, rule in (earlier or {}).items():
+        if old >= version or not set(rule.steps.values()) <= set(names):
+            raise ValueError(
+                f"{kind}: the rule for version {old} leads to no step of version {version}: {rule.steps}"
+            )
+    return Definition(
+        kind=kind,
+        version=version,
+        steps=steps,
+        on_failure=on_failure,
+        on_stuck=on_stuck,
+        on_abandoned=on_abandoned,
+        priority=priority,
+        deadline=deadline,
+        earlier=earlier or {},
+    )
 
 
 def _name(function: Function) -> str:

@@ -7,10 +7,11 @@ so that the failing step is known and what came before it is kept.
 
 Parking (waiting for a host, an event, a time) holds nothing: the row says what it waits for. Whatever arrives
 while the engine looks at it raises ``wakes``, and a record that would park sees that and goes on instead.
+
+This module is the way forward; ``undo`` is the way back, ``commands`` what hosts are asked.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,43 +20,16 @@ import msgspec
 from moorage.core.clock import utcnow
 from moorage.core.errors import MoorageError, Unavailable
 from moorage.core.log import get_logger
-from moorage.operations import journal
-from moorage.operations.definition import Command, Definition, Refusal, Step, StepDefinition
-from moorage.operations.faults import Faults, NoFaults
-from moorage.operations.model import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    FORWARD,
-    RUNNING,
-    STUCK,
-    UNDO,
-    WAITING,
-    Event,
-    FencedOut,
-    Operation,
-    error_of,
-)
-from moorage.store.database import Database, Tx
+from moorage.operations import commands, journal, undo
+from moorage.operations.definition import Definition, Refusal, StepDefinition
+from moorage.operations.environment import Environment, copy_of, take
+from moorage.operations.model import DONE, FORWARD, RUNNING, WAITING, Event, Operation, error_of
+from moorage.operations.versions import BegunEarlier, adopt
+from moorage.store.database import Tx
 from moorage.store.errors import SerializationConflict
 
 log = get_logger(__name__)
-Send = Callable[..., Awaitable[str]]
-"""Enqueues a command: (tx, host, operation, step, fence, kind, payload) -> command id."""
-
-UNDO_ATTEMPTS = 10
 TRANSIENT_ATTEMPTS = 20
-
-
-class Environment(msgspec.Struct, frozen=True):
-    """What every operation of a conductor is driven with."""
-
-    database: Database
-    definitions: dict[tuple[str, int], Definition]
-    app: Any
-    send: Send
-    faults: Faults = NoFaults()
-    fuse: bool = True
 
 
 class _StepFailed(Exception):
@@ -70,16 +44,21 @@ class _StepFailed(Exception):
 
 async def drive(env: Environment, op: Operation) -> None:
     """Move an operation until it is parked or finished; raises FencedOut where another conductor has it."""
-    definition = env.definitions[op.kind, op.version]
+    definition = env.catalogue.of(op)
+    if op.version != definition.version and adopt(definition, op):
+        message = f"{op.kind}: begun by an earlier release that did it otherwise; it is undone"
+        await undo.fail(env, op, error_of(BegunEarlier(message)))
     fuse = env.fuse
     while op.state == RUNNING:
         try:
-            if op.direction == FORWARD and op.cancel:
-                await _fail(env, op, {"code": "cancelled", "message": "cancelled"}, cancelled=True)
-            elif op.direction == FORWARD:
-                await _forward(env, definition, op, fuse=fuse)
+            if op.direction != FORWARD:
+                await undo.backward(env, definition, op)
+            elif op.cancel:
+                await undo.fail(env, op, {"code": "cancelled", "message": "cancelled"}, cancelled=True)
+            elif (late := _late(env, definition, op)) is not None:
+                await undo.fail(env, op, error_of(late))
             else:
-                await _backward(env, definition, op)
+                await _forward(env, definition, op, fuse=fuse)
         except SerializationConflict:
             await asyncio.sleep(0.02)
         except _StepFailed as failure:
@@ -93,9 +72,17 @@ async def drive(env: Environment, op: Operation) -> None:
             await _refused_or_failed(env, op, failure.step, failure.cause)
 
 
+def _late(env: Environment, definition: Definition, op: Operation) -> MoorageError | None:
+    deadline = env.deadline(definition, op)
+    if deadline is None or utcnow() < deadline:
+        return None
+    seconds = (deadline - op.created_at).total_seconds()
+    return MoorageError(f"{op.kind} was not done within {seconds:.0f} s", code="operation.deadline")
+
+
 async def _forward(env: Environment, definition: Definition, op: Operation, *, fuse: bool) -> None:
     """As many steps as one transaction may hold, then the record."""
-    work = msgspec.structs.replace(op, data=dict(op.data))
+    work = copy_of(op)
     events: list[Event] = []
     first = True
     consumed = op.inbox is not None
@@ -104,9 +91,9 @@ async def _forward(env: Environment, definition: Definition, op: Operation, *, f
         while True:
             step = definition.steps[index]
             try:
-                env.faults.at("before", op.kind, step.name, FORWARD)
+                await env.faults.at("before", work, step.name)
                 done = await _run_step(env, work, step, tx, events)
-                env.faults.at("effect", op.kind, step.name, FORWARD)
+                await env.faults.at("effect", work, step.name)
             except Exception as error:
                 raise _StepFailed(step, error, first) from error
             if not done:
@@ -121,9 +108,16 @@ async def _forward(env: Environment, definition: Definition, op: Operation, *, f
             work.step = definition.steps[index].name
             if not fuse:
                 break
+        _end_in_time(env, definition, work)
         await journal.record(tx, work, events, consumed=consumed)
-    _take(op, work)
-    env.faults.at("recorded", op.kind, events[-1].step if events else step.name, FORWARD)
+    take(op, work)
+    await env.faults.at("recorded", op, events[-1].step if events else step.name)
+
+
+def _end_in_time(env: Environment, definition: Definition, work: Operation) -> None:
+    deadline = env.deadline(definition, work)
+    if work.state == WAITING and deadline is not None and work.wake_at is not None:
+        work.wake_at = min(work.wake_at, deadline)
 
 
 async def _run_step(
@@ -131,18 +125,16 @@ async def _run_step(
 ) -> bool:
     """Do what can be done of a step now; True when it is through, False when the operation is to be parked."""
     if step.kind == "remote" and work.sent:
-        inbox = work.inbox
-        if inbox is None:
-            if work.wake_at is not None and work.wake_at <= utcnow():
-                raise Unavailable(
-                    f"the host gave no result for {step.name} in time", code="operation.no_result"
-                )
-            work.state = WAITING
+        if work.inbox is None:
+            if await _go_on_without(env, work, step, tx, events):
+                return True
+            commands.keep_waiting(env, work, step.name)
             return False
-        _check_outcome(step, work, inbox)
-        _clear_command(work)
-        return _succeed(work, events, step, inbox.get("data"))
-    result = await step.run(_step(env, work, tx))
+        commands.check_outcome(step, work, work.inbox)
+        data = work.inbox.get("data")
+        commands.clear(work)
+        return _succeed(work, events, step, data)
+    result = await step.run(env.step(work, tx))
     if step.kind == "local":
         return _succeed(work, events, step, result)
     if step.kind == "wait":
@@ -154,9 +146,28 @@ async def _run_step(
         return False
     if result is None:  # there is no host to tell
         return _succeed(work, events, step, None)
-    await _send(env, work, step.name, result, tx)
+    if step.on_silence is None:
+        commands.refuse_silent(env, result.host)
+    await commands.send(env, work, step.name, result, tx)
     events.append(Event(step.name, "started", {"host": result.host, "kind": result.kind}))
-    work.state = WAITING
+    return await _go_on_without(env, work, step, tx, events)
+
+
+async def _go_on_without(
+    env: Environment, work: Operation, step: StepDefinition, tx: Tx, events: list[Event]
+) -> bool:
+    """Whether the step is through although its host is not heard of; raises Refusal where it needs the answer."""
+    host = work.data["_host"]
+    if not env.silent(host):
+        return False
+    if step.on_silence is None:
+        commands.refuse_silent(env, host)
+    else:
+        result = await step.on_silence(env.step(work, tx))
+        commands.clear(work)
+        work.state = RUNNING
+        log.info("operation.host_silent", kind=work.kind, step=step.name, operation_id=work.id, host=host)
+        return _succeed(work, events, step, result)
     return False
 
 
@@ -180,198 +191,26 @@ def _succeed(work: Operation, events: list[Event], step: StepDefinition, result:
     return True
 
 
-def _check_outcome(step: StepDefinition, work: Operation, inbox: dict[str, Any]) -> None:
-    """Raise what a host's result means: Refusal where another host may be tried."""
-    if inbox["outcome"] == "succeeded":
-        return
-    error = inbox.get("error") or {}
-    message = error.get("message") or f"{step.name} {inbox['outcome']}"
-    raise Refusal(
-        message, subject=work.data.get("_host", ""), code=error.get("code") or "operation.host_failed"
-    )
-
-
-async def _send(env: Environment, work: Operation, step: str, command: Command, tx: Tx) -> None:
-    work.sent = True
-    work.wake_at = utcnow() + timedelta(seconds=command.timeout)
-    work.data["_host"] = command.host
-    work.data["_command"] = await env.send(
-        tx,
-        host=command.host,
-        operation=work.id,
-        step=step,
-        fence=work.fence,
-        kind=command.kind,
-        payload=command.payload,
-    )
-
-
-def _clear_command(work: Operation) -> None:
-    work.sent = False
-    work.wake_at = None
-    work.data.pop("_command", None)
-    work.data.pop("_until", None)
-
-
 async def _refused_or_failed(env: Environment, op: Operation, step: StepDefinition, cause: Exception) -> None:
     back = step.on_refusal
     if isinstance(cause, Refusal) and back is not None and len(op.refusals) < back.limit:
         log.info("operation.refused", kind=op.kind, step=step.name, host=cause.subject, reason=cause.message)
         refusal = {"host": cause.subject, "step": step.name, "code": cause.code, "message": cause.message}
-        await _begin_undo(env, op, Event(step.name, "failed", refusal), undo_to=back.step, refusal=refusal)
+        await undo.begin(env, op, Event(step.name, "failed", refusal), undo_to=back.step, refusal=refusal)
         return
     if not isinstance(cause, MoorageError):
         log.error("operation.step_crashed", kind=op.kind, step=step.name, operation_id=op.id, exc_info=cause)
-    await _fail(env, op, {**error_of(cause), "step": step.name})
-
-
-async def _fail(env: Environment, op: Operation, error: dict[str, Any], *, cancelled: bool = False) -> None:
-    log.info("operation.failed", kind=op.kind, step=op.step, operation_id=op.id, error=error.get("message"))
-    event = Event(op.step, "failed", error)
-    await _begin_undo(env, op, event, undo_to=None, error={**error, "cancelled": cancelled})
-
-
-async def _begin_undo(
-    env: Environment,
-    op: Operation,
-    event: Event,
-    *,
-    undo_to: str | None,
-    refusal: dict[str, Any] | None = None,
-    error: dict[str, Any] | None = None,
-) -> None:
-    work = msgspec.structs.replace(op, data=dict(op.data), direction=UNDO, attempts=0, undo_to=undo_to)
-    _clear_command(work)
-    work.inbox = None
-    work.error = error
-    if refusal is not None:
-        work.refusals = [*op.refusals, refusal]
-    async with env.database.transaction() as tx:
-        await journal.record(tx, work, [event], consumed=True)
-    _take(op, work)
-
-
-async def _backward(env: Environment, definition: Definition, op: Operation) -> None:
-    """Undo one step, or end."""
-    index = definition.index(op.step)
-    step = definition.steps[index]
-    work = msgspec.structs.replace(op, data=dict(op.data))
-    events: list[Event] = []
-    consumed = op.inbox is not None
-    try:
-        env.faults.at("before", op.kind, step.name, UNDO)
-        async with env.database.transaction() as tx:
-            through = await _undo_step(env, work, step, tx, events)
-            env.faults.at("effect", op.kind, step.name, UNDO)
-            if through:
-                await _after_undo(env, definition, work, index, tx)
-            await journal.record(tx, work, events, consumed=consumed, logged_round=op.round)
-    except FencedOut:
-        raise
-    except Exception as error:  # noqa: BLE001  an undo is retried whatever its failure; it is logged and kept
-        await _undo_failed(env, definition, op, step, error)
-        return
-    _take(op, work)
-    env.faults.at("recorded", op.kind, step.name, UNDO)
-
-
-async def _undo_step(
-    env: Environment, work: Operation, step: StepDefinition, tx: Tx, events: list[Event]
-) -> bool:
-    if work.sent:
-        if work.inbox is None:
-            if work.wake_at is not None and work.wake_at <= utcnow():
-                raise Unavailable(f"the host gave no result for the undo of {step.name} in time")
-            work.state = WAITING
-            return False
-        inbox, work.inbox = work.inbox, None
-        if inbox["outcome"] != "succeeded":
-            raise MoorageError((inbox.get("error") or {}).get("message") or f"undo of {step.name} failed")
-    elif step.undo is not None:
-        command = await step.undo(_step(env, work, tx))
-        if isinstance(command, Command):
-            await _send(env, work, step.name, command, tx)
-            events.append(Event(step.name, "undo_started", {"host": command.host, "kind": command.kind}))
-            work.state = WAITING
-            return False
-    _clear_command(work)
-    events.append(Event(step.name, "undone"))
-    return True
-
-
-async def _after_undo(env: Environment, definition: Definition, work: Operation, index: int, tx: Tx) -> None:
-    """Where to go once a step is undone: further back, forward again, or to the end."""
-    step = definition.steps[index]
-    work.data.pop(step.name, None)
-    work.attempts = 0
-    if work.undo_to == step.name:
-        work.direction = FORWARD
-        work.undo_to = None
-        work.round += 1
-    elif index > 0:
-        work.step = definition.steps[index - 1].name
-    else:
-        cancelled = bool((work.error or {}).get("cancelled"))
-        if definition.on_failure is not None:
-            await definition.on_failure(_step(env, work, tx))
-        work.state = CANCELLED if cancelled else FAILED
-
-
-async def _undo_failed(
-    env: Environment, definition: Definition, op: Operation, step: StepDefinition, error: Exception
-) -> None:
-    attempts = op.attempts + 1
-    stuck = attempts >= UNDO_ATTEMPTS
-    work = msgspec.structs.replace(
-        op, data=dict(op.data), attempts=attempts, state=STUCK if stuck else WAITING
-    )
-    _clear_command(work)
-    work.inbox = None
-    work.wake_at = utcnow() + timedelta(seconds=min(60.0, 0.1 * 2**attempts))
-    log.warning(
-        "operation.undo_failed",
-        kind=op.kind,
-        step=step.name,
-        operation_id=op.id,
-        attempts=attempts,
-        stuck=stuck,
-        exc_info=error if not isinstance(error, MoorageError) else None,
-        error=str(error),
-    )
-    async with env.database.transaction() as tx:
-        if stuck and definition.on_stuck is not None:
-            await definition.on_stuck(_step(env, work, tx))
-        await journal.record(tx, work, [Event(step.name, "undo_failed", error_of(error))], consumed=True)
-    _take(op, work)
+    await undo.fail(env, op, {**error_of(cause), "step": step.name})
 
 
 async def _again(env: Environment, op: Operation, failure: _StepFailed) -> bool:
     """Whether a transient failure is to be tried again; parks with a growing delay."""
-    if op.attempts >= TRANSIENT_ATTEMPTS or getattr(failure.cause, "code", "") == "operation.no_result":
+    if op.attempts >= TRANSIENT_ATTEMPTS:
         return False
     log.info("operation.retry", kind=op.kind, step=failure.step.name, error=str(failure.cause))
-    work = msgspec.structs.replace(op, data=dict(op.data), attempts=op.attempts + 1, state=WAITING)
+    work = copy_of(op, attempts=op.attempts + 1, state=WAITING)
     work.wake_at = utcnow() + timedelta(seconds=min(10.0, 0.05 * 2**op.attempts))
     async with env.database.transaction() as tx:
         await journal.record(tx, work, [], consumed=False)
-    _take(op, work)
+    take(op, work)
     return True
-
-
-def _step(env: Environment, work: Operation, tx: Tx) -> Step:
-    return Step(
-        app=env.app,
-        tx=tx,
-        operation_id=work.id,
-        subject=work.subject,
-        params=work.params,
-        data=work.data,
-        refusals=work.refusals,
-        error=work.error,
-    )
-
-
-def _take(op: Operation, work: Operation) -> None:
-    """The record is committed: the copy becomes the truth."""
-    for field in work.__struct_fields__:
-        setattr(op, field, getattr(work, field))

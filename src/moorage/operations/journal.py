@@ -14,8 +14,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from moorage.core.ids import new_id
 from moorage.core.log import get_logger
-from moorage.operations.definition import Definition
-from moorage.operations.model import READY, RUNNING, STUCK, WAITING, Event, FencedOut, Operation
+from moorage.operations.definition import NORMAL, Definition
+from moorage.operations.model import OPEN, READY, RUNNING, STUCK, WAITING, Event, FencedOut, Operation
 from moorage.operations.tables import operation_steps, operations
 from moorage.store.database import Tx
 from moorage.store.schema import Json, Timestamp
@@ -25,9 +25,7 @@ log = get_logger(__name__)
 CHANNEL = "operations"
 _NOTIFY = sa.func.pg_notify(CHANNEL, "").cast(sa.Text)
 # Written into the statements as literals, so that the partial indexes fit.
-_OPEN_STATES: sa.BindParameter[Any] = sa.bindparam(
-    "open_states", (READY, RUNNING, WAITING, STUCK), expanding=True, literal_execute=True
-)
+_OPEN_STATES: sa.BindParameter[Any] = sa.bindparam("open_states", OPEN, expanding=True, literal_execute=True)
 _OPEN = operations.c.state.in_(_OPEN_STATES)
 _COLUMNS = [operations.c[name] for name in Operation.__struct_fields__]
 
@@ -36,6 +34,21 @@ def _p(name: str, kind: Any) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=kind)
 
 
+_queued = operations.alias("queued")
+# As start-time fair queueing: one turn after the project's last that has not begun, and no earlier than what has its
+# turn now. A project that asks for a thousand has its last a thousand turns away; another's first comes next.
+_waits = sa.and_(
+    _queued.c.state == sa.literal_column("'ready'"),
+    _queued.c.fence == sa.literal_column("0"),
+    _queued.c.priority == _p("priority", sa.Integer),
+)
+_TURN = sa.func.greatest(
+    sa.select(sa.func.max(_queued.c.turn) + 1)
+    .where(_waits, _queued.c.project == text_param("project"))
+    .scalar_subquery(),
+    sa.select(sa.func.min(_queued.c.turn)).where(_waits).scalar_subquery(),
+    sa.literal_column("1"),
+)
 _SUBMIT = Statement(
     sa.insert(operations)
     .values(
@@ -45,6 +58,8 @@ _SUBMIT = Statement(
         state=READY,
         priority=_p("priority", sa.Integer),
         subject=text_param("subject"),
+        project=text_param("project"),
+        turn=_TURN,
         params=_p("params", Json),
         step=text_param("step"),
         data=_p("data", Json),
@@ -54,33 +69,60 @@ _SUBMIT = Statement(
     .returning(_NOTIFY)
 )
 
-_older = operations.alias("older")
-# Eligible: ready, or due, or left by a dead owner; and no older open operation of the same subject.
-_ELIGIBLE = (
-    sa.select(operations.c.id)
-    .where(
-        _OPEN,
-        sa.or_(
-            operations.c.state == READY,
-            sa.and_(operations.c.state == WAITING, operations.c.wake_at <= sa.func.now()),
-            sa.and_(operations.c.state == RUNNING, operations.c.lease_until < sa.func.now()),
-        ),
-        operations.c.kind == sa.any_(texts_param("kinds")),
-        ~sa.exists().where(
-            _older.c.subject == operations.c.subject,
-            _older.c.seq < operations.c.seq,
-            _older.c.state.in_(_OPEN_STATES),
-        ),
+_other = operations.alias("other")
+# Eligible: ready, or due, or left by a dead owner; of a kind and version that the conductor knows; no other of the same
+# subject has begun, and where this one has not either, none is older.
+_ELIGIBLE = sa.and_(
+    _OPEN,
+    sa.or_(
+        operations.c.state == READY,
+        sa.and_(operations.c.state.in_((WAITING, STUCK)), operations.c.wake_at <= sa.func.now()),
+        sa.and_(operations.c.state == RUNNING, operations.c.lease_until < sa.func.now()),
+    ),
+    sa.func.concat(operations.c.kind, "/", operations.c.version) == sa.any_(texts_param("known")),
+    ~sa.exists().where(
+        _other.c.subject == operations.c.subject,
+        _other.c.id != operations.c.id,
+        sa.or_(_other.c.fence > 0, sa.and_(operations.c.fence == 0, _other.c.seq < operations.c.seq)),
+        _other.c.state.in_(_OPEN_STATES),
+    ),
+)
+
+
+_limit, _normal_limit = _p("limit", sa.Integer), _p("normal_limit", sa.Integer)
+
+
+def _first(name: str, which: Any, limit: sa.BindParameter[Any]) -> sa.CTE:
+    return (
+        sa.select(operations.c.id)
+        .where(which, _ELIGIBLE)
+        .order_by(operations.c.priority, operations.c.turn, operations.c.seq)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte(name)
     )
-    .order_by(operations.c.priority, operations.c.seq)
-    .limit(_p("limit", sa.Integer))
-    .with_for_update(skip_locked=True)
+
+
+# Urgent ones may take every free place, the others leave some free. What has begun has turn 0: it is finished before
+# more is begun.
+_NORMAL = sa.literal_column(str(NORMAL), sa.Integer)
+_urgent = _first("urgent", operations.c.priority < _NORMAL, _limit)
+_normal = _first("normal", operations.c.priority >= _NORMAL, _normal_limit)
+_chosen = (
+    sa.union_all(
+        sa.select(_urgent.c.id, sa.literal_column("0").label("class")),
+        sa.select(_normal.c.id, sa.literal_column("1").label("class")),
+    )
+    .order_by("class")
+    .limit(_limit)
+    .subquery()
 )
 _CLAIM = Statement(
     sa.update(operations)
-    .where(operations.c.id == sa.any_(sa.func.array(_ELIGIBLE.scalar_subquery())))
+    .where(operations.c.id == sa.any_(sa.func.array(sa.select(_chosen.c.id).scalar_subquery())))
     .values(
         state=RUNNING,
+        turn=0,
         owner=text_param("owner"),
         fence=operations.c.fence + 1,
         lease_until=sa.func.now() + _p("lease", sa.Interval),
@@ -111,6 +153,7 @@ _UPDATED = (
         state=_NEXT,
         owner=sa.case((_NEXT == RUNNING, operations.c.owner)),
         lease_until=sa.case((_NEXT == RUNNING, operations.c.lease_until)),
+        version=_p("version", sa.Integer),
         direction=text_param("direction"),
         step=text_param("step"),
         sent=_p("sent", sa.Boolean),
@@ -160,9 +203,13 @@ _RENEW = Statement(
     )
     .values(lease_until=sa.func.now() + _p("lease", sa.Interval))
 )
+_owned = sa.and_(operations.c.owner == text_param("owner"), operations.c.state == RUNNING)
 _YIELD = Statement(
+    sa.update(operations).where(_owned).values(state=READY, lease_until=None).returning(_NOTIFY)
+)
+_YIELD_SOME = Statement(
     sa.update(operations)
-    .where(operations.c.owner == text_param("owner"), operations.c.state == RUNNING)
+    .where(_owned, operations.c.id == sa.any_(texts_param("ids")))
     .values(state=READY, lease_until=None)
     .returning(_NOTIFY)
 )
@@ -181,7 +228,6 @@ _COMPLETE = Statement(
         operations.c.id == text_param("key"),
         operations.c.sent,
         operations.c.fence >= _p("sent_fence", sa.BigInteger),
-        operations.c.step == text_param("at"),
         operations.c.data["_command"].astext == text_param("command"),
         _OPEN,
     )
@@ -193,13 +239,34 @@ _CANCEL = Statement(
     .where(
         operations.c.subject == text_param("of"),
         operations.c.kind == sa.any_(texts_param("kinds")),
-        operations.c.direction == "forward",
         _OPEN,
     )
-    .values(cancel=True, wakes=operations.c.wakes + 1, state=_READIED)
+    .values(
+        cancel=True,
+        wakes=operations.c.wakes + 1,
+        state=sa.case((operations.c.state.in_((WAITING, STUCK)), READY), else_=operations.c.state),
+    )
     .returning(_NOTIFY)
 )
 _BY_ID = Statement(sa.select(*_COLUMNS).where(operations.c.id == text_param("key")), row=Operation)
+_LOCKED = Statement(
+    sa.select(*_COLUMNS).where(operations.c.id == text_param("key")).with_for_update(), row=Operation
+)
+_SEIZE = Statement(
+    sa.update(operations)
+    .where(operations.c.id == text_param("key"))
+    .values(fence=operations.c.fence + 1, owner=None, lease_until=None)
+    .returning(*_COLUMNS),
+    row=Operation,
+)
+# What no conductor takes: kind and version of open operations that are not among those known.
+_UNKNOWN = Statement(
+    sa.select(operations.c.kind, operations.c.version, sa.func.count())
+    .where(
+        _OPEN, sa.func.concat(operations.c.kind, "/", operations.c.version) != sa.all_(texts_param("known"))
+    )
+    .group_by(operations.c.kind, operations.c.version)
+)
 _RESUME = Statement(
     sa.update(operations)
     .where(operations.c.id == text_param("key"), operations.c.state == STUCK)
@@ -208,8 +275,13 @@ _RESUME = Statement(
 )
 
 
-async def submit(tx: Tx, definition: Definition, *, subject: str, params: Mapping[str, Any]) -> str:
-    """Begin an operation with the caller's transaction; its id. One statement."""
+async def submit(
+    tx: Tx, definition: Definition, *, subject: str, params: Mapping[str, Any], project: str = ""
+) -> str:
+    """Begin an operation with the caller's transaction; its id. One statement.
+
+    ``project``: whose it is; projects take turns.
+    """
     operation_id = new_id()
     bound = structlog.contextvars.get_contextvars()
     await _SUBMIT.run(
@@ -219,6 +291,7 @@ async def submit(tx: Tx, definition: Definition, *, subject: str, params: Mappin
         version=definition.version,
         priority=definition.priority,
         subject=subject,
+        project=project,
         params=dict(params),
         step=definition.steps[0].name,
         data={},
@@ -229,9 +302,17 @@ async def submit(tx: Tx, definition: Definition, *, subject: str, params: Mappin
     return operation_id
 
 
-async def claim(tx: Tx, *, owner: str, kinds: Sequence[str], limit: int, lease: Any) -> list[Operation]:
-    """Take up to ``limit`` operations that are ready, each with a new fence."""
-    return await _CLAIM.all(tx, owner=owner, kinds=list(kinds), limit=limit, lease=lease)
+async def claim(
+    tx: Tx, *, owner: str, known: Sequence[str], limit: int, normal_limit: int, lease: Any
+) -> list[Operation]:
+    """Take up to ``limit`` operations that are ready, each with a new fence; of those that are not urgent up to
+    ``normal_limit``. ``known``: "kind/version" of those that can be driven.
+
+    Raises UniqueViolation where another conductor took another operation of the same subject at the same time.
+    """
+    return await _CLAIM.all(
+        tx, owner=owner, known=list(known), limit=limit, normal_limit=max(normal_limit, 0), lease=lease
+    )
 
 
 async def record(
@@ -252,6 +333,7 @@ async def record(
         seen=op.wakes,
         known=op.cancel,
         wanted=op.state,
+        version=op.version,
         direction=op.direction,
         step=op.step,
         sent=op.sent,
@@ -280,7 +362,6 @@ async def complete(
     tx: Tx,
     *,
     operation: str,
-    step: str,
     fence: int,
     command: str,
     outcome: str,
@@ -289,12 +370,15 @@ async def complete(
 ) -> bool:
     """A host's result for a command of an operation; False where nobody waits for it any more."""
     result = {"outcome": outcome, "data": data, "error": error}
-    count = await _COMPLETE.run(tx, key=operation, sent_fence=fence, at=step, command=command, result=result)
+    count = await _COMPLETE.run(tx, key=operation, sent_fence=fence, command=command, result=result)
     return count > 0
 
 
 async def cancel(tx: Tx, subject: str, *, kinds: Sequence[str]) -> bool:
-    """Ask the open operations of these kinds to stop at their next safe point and undo; whether there was one."""
+    """Ask the open operations of these kinds to stop at their next safe point and undo; whether there was one.
+
+    Only for an operation that gives back all that the subject holds: what they cannot undo is left to it.
+    """
     return await _CANCEL.run(tx, of=subject, kinds=list(kinds)) > 0
 
 
@@ -306,6 +390,26 @@ async def renew(tx: Tx, *, owner: str, ids: Sequence[str], lease: Any) -> None:
 async def hand_over(tx: Tx, *, owner: str) -> None:
     """Give up every lease at once: an orderly stop."""
     await _YIELD.run(tx, owner=owner)
+
+
+async def give_back(tx: Tx, *, owner: str, ids: Sequence[str]) -> None:
+    """Give up the leases of these: they were interrupted, and whoever is free goes on with them."""
+    await _YIELD_SOME.run(tx, owner=owner, ids=list(ids))
+
+
+async def unknown(tx: Tx, known: Sequence[str]) -> list[tuple[str, int, int]]:
+    """(kind, version, how many) of open operations that a conductor with these definitions leaves alone."""
+    return [(r[0], r[1], r[2]) for r in await _UNKNOWN.all(tx, known=list(known))]
+
+
+async def locked(tx: Tx, operation_id: str) -> Operation:
+    """One operation, held until the transaction ends; raises NotFound."""
+    return await _LOCKED.one(tx, key=operation_id)
+
+
+async def seize(tx: Tx, operation_id: str) -> Operation:
+    """Take an operation from whoever drives it, with a new fence; raises NotFound."""
+    return await _SEIZE.one(tx, key=operation_id)
 
 
 async def get(tx: Tx, operation_id: str) -> Operation:

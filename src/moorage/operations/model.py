@@ -7,7 +7,7 @@ import msgspec
 
 from moorage.core.errors import MoorageError
 
-READY, RUNNING, WAITING, DONE, FAILED, CANCELLED, STUCK = (
+READY, RUNNING, WAITING, DONE, FAILED, CANCELLED, STUCK, ABANDONED = (
     "ready",
     "running",
     "waiting",
@@ -15,8 +15,11 @@ READY, RUNNING, WAITING, DONE, FAILED, CANCELLED, STUCK = (
     "failed",
     "cancelled",
     "stuck",
+    "abandoned",
 )
-FINISHED = frozenset({DONE, FAILED, CANCELLED})
+OPEN = (READY, RUNNING, WAITING, STUCK)
+FINISHED = (DONE, FAILED, CANCELLED, ABANDONED)
+STATES = (*OPEN, *FINISHED)
 FORWARD, UNDO = "forward", "undo"
 
 
@@ -44,6 +47,7 @@ class Operation(msgspec.Struct):
     fence: int
     wake_at: datetime | None
     request_id: str | None
+    created_at: datetime
 
 
 class Event(msgspec.Struct, frozen=True):

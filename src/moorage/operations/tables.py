@@ -15,6 +15,9 @@ operations = sa.Table(
     sa.Column("direction", sa.Text, nullable=False, server_default="forward"),
     sa.Column("priority", sa.Integer, nullable=False),
     sa.Column("subject", sa.Text, nullable=False),
+    # Whose it is, and its turn among those of all projects that have not begun: nobody's flood goes before others.
+    sa.Column("project", sa.Text, nullable=False, server_default=""),
+    sa.Column("turn", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("params", Json, nullable=False),
     # Where it is: the step's name, whether its command is out, and the round (each jump back begins one).
     sa.Column("step", sa.Text, nullable=False),
@@ -36,13 +39,32 @@ operations = sa.Table(
     created_at(),
     updated_at(),
     sa.CheckConstraint(
-        "state IN ('ready', 'running', 'waiting', 'done', 'failed', 'cancelled', 'stuck')", name="state"
+        "state IN ('ready', 'running', 'waiting', 'done', 'failed', 'cancelled', 'stuck', 'abandoned')",
+        name="state",
     ),
     sa.CheckConstraint("direction IN ('forward', 'undo')", name="direction"),
 )
 _OPEN = sa.text("state IN ('ready', 'running', 'waiting', 'stuck')")
 sa.Index("operations_open_subject_idx", operations.c.subject, operations.c.seq, postgresql_where=_OPEN)
-sa.Index("operations_open_idx", operations.c.priority, operations.c.seq, postgresql_where=_OPEN)
+sa.Index(
+    "operations_turn_idx", operations.c.priority, operations.c.turn, operations.c.seq, postgresql_where=_OPEN
+)
+_QUEUED = sa.text("state = 'ready' AND fence = 0")
+sa.Index("operations_queued_idx", operations.c.priority, operations.c.turn, postgresql_where=_QUEUED)
+sa.Index(
+    "operations_queued_project_idx",
+    operations.c.project,
+    operations.c.priority,
+    operations.c.turn,
+    postgresql_where=_QUEUED,
+)
+# One operation of a subject at a time: a second one cannot begin, whoever tries.
+sa.Index(
+    "operations_begun_subject_idx",
+    operations.c.subject,
+    unique=True,
+    postgresql_where=sa.text("state IN ('ready', 'running', 'waiting', 'stuck') AND fence > 0"),
+)
 
 operation_steps = sa.Table(
     "operation_steps",
@@ -60,6 +82,7 @@ operation_steps = sa.Table(
     sa.Column("at", Timestamp, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("data", Json),
     sa.CheckConstraint(
-        "event IN ('started', 'succeeded', 'failed', 'undo_started', 'undone', 'undo_failed')", name="event"
+        "event IN ('started', 'succeeded', 'failed', 'undo_started', 'undone', 'undo_failed', 'abandoned')",
+        name="event",
     ),
 )

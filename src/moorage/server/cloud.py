@@ -42,7 +42,7 @@ from moorage.keepers import Keeper
 from moorage.network.config import settings as network_settings
 from moorage.network.http.routes import network_api
 from moorage.network.service import NetworkService
-from moorage.operations import Runner
+from moorage.operations import OperationsService, Runner
 from moorage.operations.faults import Faults
 from moorage.placement.config import Settings as PlacementSettings
 from moorage.placement.http.routes import build_api as placement_api
@@ -151,6 +151,8 @@ class Cloud:
             concurrency=conf.conductor.concurrency,
             lease=conf.conductor.lease,
             poll=conf.conductor.poll,
+            silent=self.directory.silent,
+            deadlines={kind: float(seconds) for kind, seconds in conf.conductor.deadlines.items()},
             faults=faults,
             fuse=fuse,
         )
@@ -222,6 +224,7 @@ class Cloud:
                 database=self.database,
                 registry=self.link.registry,
                 compute=self.compute,
+                operations=OperationsService(self.database, DEFINITIONS, self.services),
                 authenticate=self.authenticate,
                 health=self.health,
                 dump=lambda: dump.taken(self.database, self.directory.states),

@@ -1,9 +1,7 @@
 """The control API under /moorage/v1: what OpenStack's APIs have no place for.
 
 GET  /moorage/v1/servers/{server_id}/placement   why a server is where it is (compute's table)
-GET  /moorage/v1/operations[?subject=]           what is under way (administrators)
-GET  /moorage/v1/operations/{operation_id}       one, with its log
-POST /moorage/v1/operations/{operation_id}/resume
+     /moorage/v1/operations...                   long work (operations' table)
 POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
 GET  /moorage/v1/placement/dump                  the cloud as `moorage simulate` reads it
 GET  /moorage/v1/audit                           the invariants
@@ -15,8 +13,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from moorage.agentlink.registry import Registry
 from moorage.api import Api, Call, Endpoint
 from moorage.api.auth import Authenticator
@@ -24,8 +20,8 @@ from moorage.api.policy import Policies
 from moorage.audit import audit
 from moorage.compute.http.control import CONTROL_ENDPOINTS, CONTROL_POLICIES
 from moorage.compute.service import ComputeService
-from moorage.core.errors import Conflict
-from moorage.operations import listing
+from moorage.operations import OperationsService
+from moorage.operations.http.routes import operations_api
 from moorage.server.health import Health
 from moorage.simulate.model import World
 from moorage.store.database import Database
@@ -41,39 +37,11 @@ class Control:
     database: Database
     registry: Registry
     compute: ComputeService
+    operations: OperationsService
     authenticate: Authenticator
     health: Health
     dump: Callable[[], Awaitable[World]]
     openapi: Callable[[str], Any]
-
-
-class OperationsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``state``: open (default), or one state; ``subject``: such as server:ID."""
-
-    subject: str | None = None
-    state: str = "open"
-    limit: int = 100
-
-
-async def list_operations(call: Call[Control]) -> Any:
-    """Operations, newest first."""
-    q = call.query
-    async with call.app.database.read() as tx:
-        found = await listing.operations_of(tx, subject=q.subject, state=q.state, limit=min(q.limit, 1000))
-    return {"operations": found}
-
-
-async def show_operation(call: Call[Control]) -> Any:
-    """One operation and its log."""
-    async with call.app.database.read() as tx:
-        return {"operation": await listing.with_log(tx, call.path["operation_id"])}
-
-
-async def resume_operation(call: Call[Control]) -> Any:
-    """Let a stuck operation try again."""
-    async with call.app.database.transaction() as tx:
-        if not await listing.resume(tx, call.path["operation_id"]):
-            raise Conflict("only a stuck operation can be resumed")
 
 
 async def create_token(call: Call[Control]) -> Any:
@@ -105,9 +73,6 @@ async def show_openapi(call: Call[Control]) -> Any:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/operations", list_operations, ADMIN, query=OperationsQuery),
-    Endpoint("GET", "/operations/{operation_id}", show_operation, ADMIN),
-    Endpoint("POST", "/operations/{operation_id}/resume", resume_operation, ADMIN, status=202),
     Endpoint("POST", "/hosts/{name}/token", create_token, ADMIN, status=201),
     Endpoint("GET", "/placement/dump", dump_placement, ADMIN, response=World),
     Endpoint("GET", "/audit", run_audit, ADMIN),
@@ -117,14 +82,14 @@ ENDPOINTS = (
 
 
 class _Split:
-    """Compute's part of the control API is served over the compute service, the rest over the cloud."""
+    """The domains' parts of the control API are served over their services, the rest over the cloud."""
 
-    def __init__(self, own: Api, compute: Api) -> None:
-        self._own, self._compute = own, compute
+    def __init__(self, own: Api, parts: dict[str, Api]) -> None:
+        self._own, self._parts = own, parts
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        app = self._compute if scope["path"].startswith(f"{PREFIX}/servers/") else self._own
-        await app(scope, receive, send)
+        noun = scope["path"].removeprefix(f"{PREFIX}/").partition("/")[0]
+        await self._parts.get(noun, self._own)(scope, receive, send)
 
 
 def control_api(control: Control) -> Any:
@@ -149,4 +114,5 @@ def control_api(control: Control) -> Any:
         authenticate=control.authenticate,
         prefix=PREFIX,
     )
-    return _Split(own, compute)
+    operations = operations_api(control.operations, authenticate=control.authenticate, prefix=PREFIX)
+    return _Split(own, {"servers": compute, "operations": operations})

@@ -10,6 +10,7 @@ from moorage.compute.http.control import CONTROL_ENDPOINTS
 from moorage.compute.http.versions import SCHEME
 from moorage.core.errors import NotFound
 from moorage.network.http import routes as network
+from moorage.operations.http import routes as operations
 from moorage.placement.http import routes as placement
 from moorage.server import control
 
@@ -27,7 +28,7 @@ FACES: dict[str, Face] = {
     "network": Face(title="Networking", endpoints=network.ENDPOINTS, style="network"),
     "control": Face(
         title="Control",
-        endpoints=(*control.ENDPOINTS, *CONTROL_ENDPOINTS),
+        endpoints=(*control.ENDPOINTS, *CONTROL_ENDPOINTS, *operations.ENDPOINTS),
         style="control",
         prefix=control.PREFIX,
     ),

@@ -84,7 +84,6 @@ class HostEvents:
         await complete(
             tx,
             operation=result.operation,
-            step=result.step,
             fence=result.fence,
             command=result.command_id,
             outcome=result.outcome,

@@ -116,6 +116,12 @@ def options() -> list[Group]:
         cfg.FloatOpt(
             "vif_plugging_timeout", default=300.0, min=1, help="Seconds a server's ports have to be plugged."
         ),
+        cfg.DictOpt(
+            "deadlines",
+            default={},
+            help="Seconds a whole operation may take until it is undone, by kind, such as server.boot:7200; 0: no limit. "
+            "Defaults: server.boot and server.delete 3600, server.start, server.stop and server.reboot 1800.",
+        ),
         cfg.FloatOpt("command_timeout", default=600.0, min=1, help="Seconds a host has for one command."),
     ]
     scheduler: list[cfg.Opt] = [

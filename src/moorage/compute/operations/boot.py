@@ -239,9 +239,23 @@ async def boot_stuck(step: Step) -> None:
     await server_state.failed(step.tx, step.params["server_id"], why)
 
 
+async def boot_abandoned(step: Step) -> None:
+    """ERROR: what is left is still held, and goes with the server."""
+    p = step.params
+    message = (
+        f"The build failed and an administrator gave up undoing it (operation {step.operation_id}). "
+        "Delete the server to remove what is left of it."
+    )
+    left = ", ".join(str(each["undo"]) for each in (step.error or {}).get("left", ()))
+    await actions.event_finished(step.tx, p["server_id"], p["request_id"], EVENT, error=message)
+    why = server_state.fault(message, details=f"not done: {left}")
+    await server_state.failed(step.tx, p["server_id"], why)
+
+
 BOOT = operation(
     "server.boot",
     version=1,
+    deadline=3600.0,
     steps=(
         local(create_ports, undo=release_ports),
         local(claim_host, undo=release_claim),
@@ -252,4 +266,5 @@ BOOT = operation(
     ),
     on_failure=boot_failed,
     on_stuck=boot_stuck,
+    on_abandoned=boot_abandoned,
 )

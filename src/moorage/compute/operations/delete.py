@@ -1,12 +1,12 @@
 """server.delete: the guest first, then what it held.
 
-destroy_guest   the host removes guest, taps and files; a host that is down does so when it is back
+destroy_guest   the host removes guest, taps and files; one that is not heard of does so when it is back
 release         ports, claim and quota are given back, the server is DELETED
 """
 
 from moorage.compute import actions, server_state
 from moorage.compute.operations.services import Services
-from moorage.operations import Command, Step, local, operation, remote
+from moorage.operations import URGENT, Command, Step, local, operation, remote
 from moorage.wire.messages import DestroyGuest
 
 EVENT = "compute_terminate_instance"
@@ -22,18 +22,11 @@ async def destroy_guest(step: Step) -> Command | None:
     if server is None or server.host is None:
         return None
     payload = DestroyGuest(server_id=server.id)
-    if not app.directory.is_up(server.host):
-        # Queued for the host's return; users get their quota and addresses back now.
-        await app.link.enqueue(
-            step.tx,
-            host=server.host,
-            operation=step.operation_id,
-            step="destroy_guest",
-            fence=0,
-            payload=payload,
-        )
-        return None
     return Command(server.host, "guest.destroy", payload, app.settings.command_timeout)
+
+
+async def leave_to_host(_step: Step) -> None:
+    """The host gets to it when it is back; users get their quota and addresses back now."""
 
 
 async def release(step: Step) -> None:
@@ -57,7 +50,8 @@ async def delete_failed(step: Step) -> None:
 DELETE = operation(
     "server.delete",
     version=1,
-    priority=5,
-    steps=(remote(destroy_guest), local(release)),
+    priority=URGENT,
+    deadline=3600.0,
+    steps=(remote(destroy_guest, on_silence=leave_to_host), local(release)),
     on_failure=delete_failed,
 )

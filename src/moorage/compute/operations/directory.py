@@ -6,6 +6,7 @@ A snapshot is replaced only when something in it differs: what others derive fro
 
 import asyncio
 import contextlib
+import time
 
 import sqlalchemy as sa
 
@@ -51,6 +52,7 @@ class Directory:
         self._rows: dict[str, Row] = {}
         self._hosts: dict[str, Host] = {}
         self._task: asyncio.Task[None] | None = None
+        self._refreshed = self._listening_since = time.monotonic()
         self.states = HostStates.of([])
 
     async def start(self) -> None:
@@ -80,6 +82,7 @@ class Directory:
         async with self._database.read() as tx:
             hosts = await self._link.registry.hosts(tx)
             zones = {row[0]: row[1] for row in await _ZONES.all(tx)}
+        self._listened()
         now = utcnow()
         rows = {
             host.name: (
@@ -98,6 +101,13 @@ class Directory:
         self.states = HostStates.of(rows.values())
         return True
 
+    def _listened(self) -> None:
+        # After a pause (no database, a stopped process) hosts look silent that could not be heard.
+        now = time.monotonic()
+        if now - self._refreshed > 3 * self._every:
+            self._listening_since = now
+        self._refreshed = now
+
     def zone_of(self, host: str) -> str:
         """The availability zone of a host."""
         row = self._rows.get(host)
@@ -107,6 +117,11 @@ class Directory:
         """Whether the host is heard of."""
         row = self._rows.get(host)
         return row is not None and row[1]
+
+    def silent(self, host: str) -> bool:
+        """Whether the host is not heard of although this process has listened for long enough to tell."""
+        heard_nothing = time.monotonic() - self._listening_since >= self._link.service_down_time
+        return heard_nothing and not self.is_up(host)
 
     async def networking(self, _tx: Tx, name: str) -> HostNetworking | None:
         """What the network service asks of a host; the form of ``network.binding.Hosts``."""

@@ -29,10 +29,11 @@ class OperationLifecycle:
 
     async def submit_boot(self, tx: Tx, server: Server, *, context: RequestContext) -> None:
         """Place the server and start its guest. One statement."""
-        await submit(tx, BOOT, subject=subject(server.id), params=params_of(server, context.request_id))
+        params = params_of(server, context.request_id)
+        await submit(tx, BOOT, subject=subject(server.id), params=params, project=server.project_id)
 
     async def submit_delete(self, tx: Tx, server: Server, *, context: RequestContext) -> None:
-        """Stop what else is being done to it, then end it."""
+        """Stop what else is being done to it, then end it; what that cannot undo, this takes back."""
         kinds = [d.kind for d in (BOOT, START, STOP, REBOOT)]
         await cancel(tx, subject(server.id), kinds=kinds)
         await self._submit(tx, DELETE, server, context)
@@ -53,7 +54,7 @@ class OperationLifecycle:
         self, tx: Tx, definition: Definition, server: Server, context: RequestContext, **more: Any
     ) -> None:
         params = {"server_id": server.id, "request_id": context.request_id, **more}
-        await submit(tx, definition, subject=subject(server.id), params=params)
+        await submit(tx, definition, subject=subject(server.id), params=params, project=server.project_id)
 
     async def console_output(self, server: Server, *, length: int | None) -> str:
         """Ask the host; raises Conflict where there is none, Unavailable where it does not answer."""

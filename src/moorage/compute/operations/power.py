@@ -8,6 +8,9 @@ from moorage.core.errors import Conflict
 from moorage.operations import Command, Step, local, operation, remote
 from moorage.wire.messages import RebootGuest, StopGuest
 
+DEADLINE = 1800.0
+"""Seconds for the whole of each."""
+
 
 async def _placed(step: Step, event: str) -> tuple[Server, str]:
     p = step.params
@@ -76,11 +79,23 @@ async def power_failed(step: Step) -> None:
 
 
 START = operation(
-    "server.start", version=1, steps=(remote(start_guest), local(mark_started)), on_failure=power_failed
+    "server.start",
+    version=1,
+    steps=(remote(start_guest), local(mark_started)),
+    on_failure=power_failed,
+    deadline=DEADLINE,
 )
 STOP = operation(
-    "server.stop", version=1, steps=(remote(stop_guest), local(mark_stopped)), on_failure=power_failed
+    "server.stop",
+    version=1,
+    steps=(remote(stop_guest), local(mark_stopped)),
+    on_failure=power_failed,
+    deadline=DEADLINE,
 )
 REBOOT = operation(
-    "server.reboot", version=1, steps=(remote(reboot_guest), local(mark_rebooted)), on_failure=power_failed
+    "server.reboot",
+    version=1,
+    steps=(remote(reboot_guest), local(mark_rebooted)),
+    on_failure=power_failed,
+    deadline=DEADLINE,
 )

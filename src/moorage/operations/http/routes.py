@@ -1,0 +1,33 @@
+"""The control API's table of operations; its prefix is /moorage/v1."""
+
+from typing import Any
+
+from moorage.api import Api, Endpoint
+from moorage.api.auth import Authenticator
+from moorage.api.policy import Policies
+from moorage.operations.http import operations
+from moorage.operations.service import OperationsService
+
+LIST, SHOW, RESUME, ABANDON = (f"moorage:operations:{act}" for act in ("list", "show", "resume", "abandon"))
+POLICIES: dict[str, str] = dict.fromkeys((LIST, SHOW, RESUME, ABANDON), "role:admin")
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/operations", operations.index, LIST, query=operations.OperationsQuery),
+    Endpoint("GET", "/operations/{operation_id}", operations.show, SHOW),
+    Endpoint("POST", "/operations/{operation_id}/resume", operations.resume, RESUME, status=202),
+    Endpoint("POST", "/operations/{operation_id}/abandon", operations.abandon, ABANDON),
+)
+
+
+def operations_api(service: OperationsService, *, authenticate: Authenticator, prefix: str) -> Any:
+    """The application."""
+    return Api(
+        "control",
+        service,
+        ENDPOINTS,
+        "control",
+        None,
+        policies=Policies(POLICIES),
+        authenticate=authenticate,
+        prefix=prefix,
+    )
