@@ -103,7 +103,7 @@ CONSISTENT = (
     operation("fail", "server:failed", "failed"),
     log("fail", "succeeded", "undone"),
     log("fail", "failed", "undo_started", "undo_failed", "undone", step="s2"),
-    operation("given-up", "server:failed", "abandoned", error="""'{"left": []}'"""),
+    operation("given-up", "server:gone", "abandoned", error="""'{"left": []}'"""),
     log("given-up", "failed", "abandoned"),
     operation("end", "server:gone", "done"),
     log("end", "succeeded"),
