@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tests.support.faces import Row
-from tests.support.world import MARK, World
+from tests.support.world import MARK, SPEC, World
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ COMPUTE: dict[str, Make] = {
     "POST /v2.1/flavors": _of("flavor", name="n", **_SIZE),
     f"PUT {_F}": _of("flavor", description="d"),
     f"POST {_F}/os-extra_specs": _of("extra_specs", a="b"),
-    f"PUT {_F}/os-extra_specs/{{key}}": _body(**{MARK: "2"}),
+    f"PUT {_F}/os-extra_specs/{{key}}": _body(**{SPEC: "2"}),
     f"GET {_F}/os-flavor-access": lambda w: Ask(at={"flavor_id": w.private_flavor}),
     f"POST {_F}/action [addTenantAccess]": lambda w: Ask(
         {"addTenantAccess": {"tenant": "another"}}, at={"flavor_id": w.private_flavor}

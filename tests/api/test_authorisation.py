@@ -47,7 +47,7 @@ async def ask(app: object, world: World, row: Row, credential: dict[str, str]) -
     """Send the endpoint's request as one caller; it changes nothing."""
     sent = prepare(world, row)
     transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
-    async with httpx.AsyncClient(transport=transport, base_url="http://cloud") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://cloud", trust_env=False) as client:
         message = client.build_request(
             sent.method, sent.url, headers={**sent.headers, **credential}, json=sent.body
         )

@@ -12,6 +12,8 @@ from moorage.store.database import Database
 from tests.support.cloud import Client, TestCloud
 
 MARK = "marked-a7f3"
+# Flavors are everybody's: nothing of theirs is marked.
+SPEC = "public-spec"
 CLASS, TRAIT = "CUSTOM_MARKED", "CUSTOM_MARKED_TRAIT"
 
 
@@ -51,6 +53,8 @@ class World(msgspec.Struct, kw_only=True):
         """A path of the tables with this world's ids in it."""
         collection = template.removeprefix("/v2.0").lstrip("/").partition("/")[0]
         ids = self._network_ids() if port == "network" else self._ids()
+        if "/flavors/" in template:
+            template = template.replace("{key}", SPEC)
         for name, value in {**ids, "id": ids.get(collection, "")}.items():
             template = template.replace(f"{{{name}}}", value)
         if collection == "traits":
@@ -151,7 +155,7 @@ async def _networks(demo: Client) -> dict[str, str]:
 async def _flavors(admin: Client, project: str) -> dict[str, str]:
     size = {"ram": 64, "vcpus": 1, "disk": 1}
     flavor = (await admin.make("compute", "/flavors", {"flavor": {"name": "tiny", **size}}))["flavor"]["id"]
-    specs = {"extra_specs": {MARK: "1"}}
+    specs = {"extra_specs": {SPEC: "1"}}
     await admin.request("compute", "POST", f"/flavors/{flavor}/os-extra_specs", specs)
     hidden = {"name": f"{MARK} private", "os-flavor-access:is_public": False, **size}
     private = (await admin.make("compute", "/flavors", {"flavor": hidden}))["flavor"]["id"]
