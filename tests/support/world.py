@@ -19,7 +19,7 @@ CLASS, TRAIT = "CUSTOM_MARKED", "CUSTOM_MARKED_TRAIT"
 
 class World(msgspec.Struct, kw_only=True):
     """Ids. ``stopped`` is a server that is off; of the resource providers, ``spare`` holds nothing and ``stocked`` an
-    unused inventory; ``token`` enrols a host."""
+    unused inventory; ``ticket`` enrols a host."""
 
     project: str
     image: str
@@ -46,7 +46,7 @@ class World(msgspec.Struct, kw_only=True):
     host_id: str
     spare: str
     stocked: str
-    token: str
+    ticket: str
     agent: str
 
     def path(self, port: str, template: str) -> str:
@@ -212,7 +212,7 @@ async def _hosts(admin: Client) -> dict[str, str]:
     )
     stock = {"resource_class": "VCPU", "total": 2}
     await admin.request("placement", "POST", f"/resource_providers/{stocked}/inventories", stock)
-    token = await admin.make("compute", "/moorage/v1/hosts/new-host/token", None)
+    ticket = await admin.make("compute", "/moorage/v1/hosts/new-host/ticket", None)
     hypervisors = (await admin.get("compute", "/os-hypervisors", version="2.96"))["hypervisors"]
     first = min(hypervisors, key=lambda h: str(h["hypervisor_hostname"]))
     add = {"add_host": {"host": first["hypervisor_hostname"]}}
@@ -225,7 +225,7 @@ async def _hosts(admin: Client) -> dict[str, str]:
         "host_id": first["id"],
         "spare": spare,
         "stocked": stocked,
-        "token": token["token"],
+        "ticket": ticket["ticket"],
     }
 
 
