@@ -26,8 +26,7 @@ class MoorageUp:
         self.state = state
         self.log = state / "cloud.log"
         self._ports = {
-            name: free_port()
-            for name in ("compute", "placement", "network", "agent", "identity", "image", "metrics")
+            name: free_port() for name in ("compute", "placement", "network", "identity", "image", "metrics")
         }
         settings: dict[str, object] = {f"{name}_port": port for name, port in self._ports.items()} | options
         self._environ = {

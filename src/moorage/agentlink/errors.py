@@ -22,7 +22,7 @@ class TokenInvalid(Unauthorized):
 
 
 class CredentialInvalid(Unauthorized):
-    """No certificate, or one that was revoked or has expired."""
+    """A credential that is unknown or revoked."""
 
     code = "agentlink.credential_invalid"
 

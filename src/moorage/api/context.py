@@ -4,10 +4,7 @@ import msgspec
 
 
 class RequestContext(msgspec.Struct, frozen=True):
-    """The caller as the token says. ``roles`` are lower-case names; a credential without project has None.
-
-    ``host`` and ``certificate`` (its fingerprint) are set for hosts alone.
-    """
+    """The caller as the token says. ``roles`` are lower-case names; a credential without project has None."""
 
     request_id: str
     user_id: str | None = None
@@ -20,7 +17,6 @@ class RequestContext(msgspec.Struct, frozen=True):
     project_domain_id: str | None = None
     token: str | None = None
     host: str | None = None
-    certificate: bytes | None = None
 
     @property
     def is_admin(self) -> bool:

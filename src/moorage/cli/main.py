@@ -17,7 +17,6 @@ from rich.console import Console
 
 from moorage.cli.client import ADMIN, CloudName, Control
 from moorage.cli.failures import failing
-from moorage.cli.hosts import app as host_app
 from moorage.cli.operations import app as operations_app
 from moorage.cli.simulate import simulate
 from moorage.core import config as core_config
@@ -35,12 +34,13 @@ app = typer.Typer(
 )
 db = typer.Typer(help="The database's schema.", no_args_is_help=True)
 config = typer.Typer(help="Configuration.", no_args_is_help=True)
+host = typer.Typer(help="Hosts and their agents.", no_args_is_help=True)
 server = typer.Typer(help="Servers, beyond what `openstack server` shows.", no_args_is_help=True)
 placement = typer.Typer(help="What placement knows.", no_args_is_help=True)
 for name, group in (
     ("db", db),
     ("config", config),
-    ("host", host_app),
+    ("host", host),
     ("server", server),
     ("operations", operations_app),
     ("placement", placement),
@@ -190,6 +190,12 @@ def config_show(config_file: ConfigFiles = None) -> None:
         typer.echo(f"{each.name} = {each.value}  # {each.source}")
 
 
+@host.command("enroll")
+def host_enroll(name: str, cloud: CloudName = ADMIN) -> None:
+    """Print a one-time token with which the agent of host NAME enrols."""
+    typer.echo(failing(lambda: Control(cloud).post(f"/hosts/{name}/token")["token"]))
+
+
 @server.command("explain")
 def server_explain(
     server_id: str,
@@ -199,6 +205,30 @@ def server_explain(
     from moorage.cli.explain import render  # noqa: PLC0415
 
     render(failing(lambda: Control(cloud).get(f"/servers/{server_id}/placement")), Console())
+
+
+Asked = Annotated[
+    str,
+    typer.Argument(
+        help="As for /allocation_candidates: `resources=VCPU:2,MEMORY_MB:512&required=HW_NUMA_ROOT`."
+    ),
+]
+
+
+@placement.command("explain")
+def placement_explain(query: Asked, cloud: CloudName = ADMIN) -> None:
+    """Say why providers give no candidate for a query."""
+    from moorage.cli.placement import show_explanation  # noqa: PLC0415
+
+    show_explanation(failing(lambda: Control(cloud).get(f"/placement/explain?{query}")), Console())
+
+
+@placement.command("capacity")
+def placement_capacity(query: Asked, cloud: CloudName = ADMIN) -> None:
+    """Count how many more of a query's shape fit, in all and for each aggregate."""
+    from moorage.cli.placement import show_capacity  # noqa: PLC0415
+
+    show_capacity(failing(lambda: Control(cloud).get(f"/placement/capacity?{query}")), Console())
 
 
 @placement.command("dump")

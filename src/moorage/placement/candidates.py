@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from moorage.core.log import get_logger
-from moorage.placement.columns import Columns, Rows
+from moorage.placement.columns import Columns, Mask, Rows
 from moorage.placement.combining import PAUSE, Local, Walk
 from moorage.placement.matching import Shape
 from moorage.placement.query import Candidate, Query
@@ -57,6 +57,16 @@ class Search:
             log.warning(
                 "placement.search_cut_short", found=len(found), trees=len(trees), steps=self.pauses * PAUSE
             )
+        return found
+
+    def serving(self) -> Mask:
+        """Return the trees that give a candidate; those that were left for want of patience count as not."""
+        found = np.zeros(self.columns.trees, dtype=np.bool_)
+        for stream in self._streams(np.flatnonzero(self.shape.trees), self.columns.trees):
+            for candidate in itertools.islice(stream.walk, PATIENCE):
+                if candidate is not None:
+                    found[self.columns.tree[self.columns.row_of[candidate.root]]] = True
+                    break
         return found
 
     def first_in(self, tree: int) -> Candidate | None:

@@ -7,15 +7,25 @@ exact combination is then searched in the chosen tree alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moorage.placement.columns import DEAD, ClassColumn, Columns, Mask
+from moorage.placement.explain import first_failure, words
+from moorage.placement.matching import Shape
 from moorage.placement.names import normalised
-from moorage.scheduling.hosts import NO_LIMIT, HostTable, ResourceColumn, zone_masks
+from moorage.placement.query import Query, RequestGroup
+from moorage.scheduling.hosts import (
+    NO_LIMIT,
+    GroupColumn,
+    GroupShortage,
+    HostTable,
+    ResourceColumn,
+    zone_masks,
+)
 from moorage.scheduling.ranking import DEFAULT_WEIGHERS
 from moorage.scheduling.request import Request
 
@@ -73,8 +83,12 @@ class Alignment:
         return self.columns is columns and self.layout == columns.layout
 
 
-def host_table(alignment: Alignment, request: Request) -> HostTable:
-    """Return the table for one request: the columns that its checks and the ranking read."""
+def host_table(alignment: Alignment, request: Request, query: Query | None = None) -> HostTable:
+    """Return the table for one request: what its checks and the ranking read.
+
+    `query` is what placement is asked for the request, where it has granular groups: what these lack is then known
+    of every host.
+    """
     columns, states, trees = alignment.columns, alignment.states, alignment.trees
     wanted = {*request.resources, *(weigher.resource_class for weigher in DEFAULT_WEIGHERS)}
     resources = {name: _gather(alignment, name) for name in wanted if name in columns.classes}
@@ -94,14 +108,54 @@ def host_table(alignment: Alignment, request: Request) -> HostTable:
             name: _in_trees(columns, name, trees)
             for name in (*request.required_traits, *request.forbidden_traits)
         },
+        groups=() if query is None else tuple(_groups(columns, query, trees)),
     )
 
 
-def _in_trees(columns: Columns, trait: str, trees: NDArray[np.int64]) -> Mask:
+def _groups(columns: Columns, query: Query, trees: NDArray[np.int64]) -> Iterator[GroupColumn]:
+    shape = Shape(columns, query)
+    for group, matcher in zip(query.groups, shape.matchers, strict=True):
+        if group.suffix:
+            rows = next(iter(matcher.rows().values()))
+            yield GroupColumn(
+                group.suffix, _of_hosts(columns.trees_with(rows), trees), _why(columns, group, trees)
+            )
+
+    def apart(_host: int) -> GroupShortage:
+        return GroupShortage(
+            reason="no_combination", short="without a combination of providers for all groups"
+        )
+
+    yield GroupColumn("", _of_hosts(shape.trees, trees), apart)
+
+
+def _why(columns: Columns, group: RequestGroup, trees: NDArray[np.int64]) -> Callable[[int], GroupShortage]:
+    def why(host: int) -> GroupShortage:
+        tree = int(trees[host])
+        if tree < 0:
+            return GroupShortage(reason="absent", short="without a resource provider")
+        failure = first_failure(columns, group, tree)
+        return GroupShortage(
+            reason=failure.reason,
+            short=words(failure.condition, failure.subject, group.suffix),
+            subject=failure.subject or None,
+            needed=failure.needed,
+            available=failure.available,
+        )
+
+    return why
+
+
+def _of_hosts(mask: Mask, trees: NDArray[np.int64]) -> Mask:
     # One place more than there are trees: index -1 is the host without a provider.
-    having = np.zeros(columns.trees + 1, dtype=np.bool_)
+    found: Mask = np.append(mask, False)[trees]
+    return found
+
+
+def _in_trees(columns: Columns, trait: str, trees: NDArray[np.int64]) -> Mask:
+    having = np.zeros(columns.trees, dtype=np.bool_)
     having[columns.tree[np.flatnonzero(columns.trait(trait))]] = True
-    return having[trees]
+    return _of_hosts(having, trees)
 
 
 @dataclass(frozen=True, slots=True)

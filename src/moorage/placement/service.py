@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from moorage.placement.candidates import Search
+from moorage.placement.capacity import Capacity, capacity
 from moorage.placement.config import Settings
 from moorage.placement.errors import CapacityExceeded, NoInventory
+from moorage.placement.explain import Explainer, Explanation
 from moorage.placement.following import Follower
 from moorage.placement.hosts import PHYSNET_PREFIX, Alignment, HostStates, host_table
 from moorage.placement.index import Index
@@ -68,9 +70,9 @@ class PlacementService:
             known = self._alignment = Alignment.of(columns, states)
         return known
 
-    def plan(self, request: Request, states: HostStates, seed: int) -> Plan:
+    def plan(self, request: Request, states: HostStates, seed: int, query: Query | None = None) -> Plan:
         """Decide where a request may go, from what this process knows now. No I/O."""
-        return plan(request, host_table(self.align(states), request), seed)
+        return plan(request, host_table(self.align(states), request, query), seed)
 
     async def place(
         self,
@@ -92,12 +94,13 @@ class PlacementService:
         none is left, the index catches up and everything is tried once more.
         """
         query = query_of(request, groups)
+        granular = query if len(query.groups) > 1 else None
         refused: list[Refusal] = []
-        decision = self.plan(request, states, seed)
+        decision = self.plan(request, states, seed, granular)
         for attempt in range(2):
             if attempt:
                 await self.follower.catch_up()
-                decision = self.plan(request, states, seed)
+                decision = self.plan(request, states, seed, granular)
             for host in decision.best():
                 candidate = self.candidate(query, host)
                 if candidate is None:
@@ -130,6 +133,14 @@ class PlacementService:
         if limit is None or 0 <= most < limit:
             limit = most if most >= 0 else sys.maxsize
         return self.index.search(query).candidates(limit, breadth_first=self.settings.breadth_first)
+
+    def explain(self, query: Query, limit: int) -> Explanation:
+        """Explain a query from what this process knows now; at most `limit` roots one by one."""
+        return Explainer(self.index.search(query)).explain(limit)
+
+    def capacity(self, query: Query) -> Capacity:
+        """Count how many more of a query's shape fit, from what this process knows now."""
+        return capacity(self.index.search(query))
 
     async def require_names(self, classes: Iterable[str], traits: Iterable[str]) -> None:
         """Raise UnknownNames for resource classes and traits that do not exist; the index must be fresh."""

@@ -8,11 +8,13 @@ which a summary counts a host that fails several of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
-from moorage.scheduling.hosts import HostTable, Mask
+from moorage.scheduling.hosts import GroupColumn, HostTable, Mask
 from moorage.scheduling.request import Request
 
 UNITS = {"MEMORY_MB": "MB", "DISK_GB": "GB", "NET_BW_EGR_KILOBIT_PER_SEC": "kbit/s"}
@@ -236,6 +238,29 @@ class ResourceCheck(msgspec.Struct, frozen=True):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class GroupCheck:
+    """The host has a provider for one granular group."""
+
+    column: GroupColumn
+    name: str = "group"
+
+    def mask(self, hosts: HostTable) -> Mask:  # noqa: ARG002  the protocol's form
+        """Return the hosts that have such a provider."""
+        return self.column.fits
+
+    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+        """Say what the host lacks for the group."""
+        short = self.column.why(host)
+        return Finding(
+            reason=short.reason,
+            short=short.short,
+            subject=short.subject,
+            needed=short.needed,
+            available=short.available,
+        )
+
+
 def _breaks(reason: str, amount: int, limit: int) -> bool:
     if reason == "below_min_unit":
         return amount < limit
@@ -244,8 +269,8 @@ def _breaks(reason: str, amount: int, limit: int) -> bool:
     return amount % limit != 0
 
 
-def chain(request: Request) -> tuple[Check, ...]:
-    """Return the checks that a request needs, the most telling first."""
+def chain(request: Request, groups: Iterable[GroupColumn] = ()) -> tuple[Check, ...]:
+    """Return the checks that a request and its granular groups need, the most telling first."""
     checks: list[Check] = []
     if request.requested_host is not None:
         checks.append(RequestedHostCheck(request.requested_host))
@@ -262,4 +287,5 @@ def chain(request: Request) -> tuple[Check, ...]:
     checks += [TraitCheck(trait) for trait in request.required_traits]
     checks += [TraitCheck(trait, forbidden=True) for trait in request.forbidden_traits]
     checks += [ResourceCheck(name, amount) for name, amount in request.resources.items()]
+    checks += [GroupCheck(column) for column in groups]
     return tuple(checks)

@@ -6,7 +6,7 @@ a decision costs a few array operations whatever the number of hosts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -41,6 +41,28 @@ class ResourceColumn:
         zeros = np.zeros(hosts, dtype=np.int64)
         ones = np.ones(hosts, dtype=np.int64)
         return cls(zeros, zeros, ones, np.full(hosts, NO_LIMIT, dtype=np.int64), ones, zeros)
+
+
+class GroupShortage(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a host has nothing for a group: a stable word, a phrase for summaries, and figures if there are any."""
+
+    reason: str
+    short: str
+    subject: str | None = None
+    needed: int | None = None
+    available: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupColumn:
+    """One granular group of a request (what a port or a NUMA node needs from one provider of a host).
+
+    `fits` tells which hosts have such a provider; `why` says of one that has not what it lacks.
+    """
+
+    name: str
+    fits: Mask
+    why: Callable[[int], GroupShortage]
 
 
 class Amounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +112,7 @@ class HostTable:
     resources: Mapping[str, ResourceColumn] = field(default_factory=dict)
     physical_networks: Mapping[str, Mask] = field(default_factory=dict)
     traits: Mapping[str, Mask] = field(default_factory=dict)
+    groups: tuple[GroupColumn, ...] = ()
 
     def __len__(self) -> int:
         """How many hosts there are."""

@@ -131,7 +131,7 @@ def plan(
     weighers: Sequence[FreeResource] = DEFAULT_WEIGHERS,
 ) -> Plan:
     """Decide where a request may go. The same arguments always give the same plan."""
-    checks = chain(request)
+    checks = chain(request, hosts.groups)
     passing = np.ones(len(hosts), dtype=np.bool_)
     failing = []
     for check in checks:

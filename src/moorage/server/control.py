@@ -2,7 +2,9 @@
 
 GET  /moorage/v1/servers/{server_id}/placement   why a server is where it is (compute's table)
      /moorage/v1/operations...                   long work (operations' table)
-GET, POST /moorage/v1/hosts...                   hosts (``host_control``)
+POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
+GET  /moorage/v1/placement/explain               why roots give no candidate (placement's table)
+GET  /moorage/v1/placement/capacity              how many more of a shape fit (placement's table)
 GET  /moorage/v1/placement/dump                  the cloud as `moorage simulate` reads it
 GET  /moorage/v1/audit                           the invariants
 GET  /moorage/v1/health                          what is wrong; load balancers ask /healthcheck (front.py)
@@ -13,20 +15,23 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from moorage.agentlink.registry import Registry
 from moorage.api import Api, Call, Endpoint
 from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.audit import audit
-from moorage.compute.http.control import CONTROL_ENDPOINTS, CONTROL_POLICIES
+from moorage.compute.http import control as of_compute
 from moorage.compute.service import ComputeService
 from moorage.operations import OperationsService
 from moorage.operations.http.routes import operations_api
+from moorage.placement.http import explain as of_placement
+from moorage.placement.service import PlacementService
 from moorage.server.health import Health
-from moorage.server.host_control import ADMIN, HOST_ENDPOINTS, HostControl
 from moorage.simulate.model import World
 from moorage.store.database import Database
 
 PREFIX = "/moorage/v1"
+ADMIN = "moorage:admin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +39,21 @@ class Control:
     """What the handlers need. ``openapi``: the document of an API by its name."""
 
     database: Database
-    hosts: HostControl
+    registry: Registry
     compute: ComputeService
     operations: OperationsService
+    placement: PlacementService
     authenticate: Authenticator
     health: Health
     dump: Callable[[], Awaitable[World]]
     openapi: Callable[[str], Any]
+
+
+async def create_token(call: Call[Control]) -> Any:
+    """A one-time token to enrol a host with."""
+    async with call.app.database.transaction() as tx:
+        token = await call.app.registry.create_token(tx, host=call.path["name"])
+    return {"token": token, "host": call.path["name"]}
 
 
 async def dump_placement(call: Call[Control]) -> Any:
@@ -65,7 +78,7 @@ async def show_openapi(call: Call[Control]) -> Any:
 
 
 ENDPOINTS = (
-    *HOST_ENDPOINTS,
+    Endpoint("POST", "/hosts/{name}/token", create_token, ADMIN, status=201),
     Endpoint("GET", "/placement/dump", dump_placement, ADMIN, response=World),
     Endpoint("GET", "/audit", run_audit, ADMIN),
     Endpoint("GET", "/health", health, ADMIN),
@@ -74,37 +87,39 @@ ENDPOINTS = (
 
 
 class _Split:
-    """The domains' parts of the control API are served over their services, the rest over the cloud."""
+    """The control API's parts by the beginning of the path: those of domains are served over their services."""
 
-    def __init__(self, own: Api, parts: dict[str, Api]) -> None:
-        self._own, self._parts = own, parts
+    def __init__(self, parts: dict[str, Api], own: Api) -> None:
+        self._parts = tuple(parts.items())
+        self._own = own
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        noun = scope["path"].removeprefix(f"{PREFIX}/").partition("/")[0]
-        await self._parts.get(noun, self._own)(scope, receive, send)
+        path = scope["path"].removeprefix(PREFIX)
+        app = next((part for beginning, part in self._parts if path.startswith(beginning)), self._own)
+        await app(scope, receive, send)
 
 
 def control_api(control: Control) -> Any:
     """The control API of a process."""
-    own = Api(
-        "control",
-        control,
-        ENDPOINTS,
-        "control",
-        None,
-        policies=Policies({ADMIN: "role:admin"}, system=True),
-        authenticate=control.authenticate,
-        prefix=PREFIX,
+
+    def part(app: Any, endpoints: tuple[Endpoint, ...], policies: dict[str, str]) -> Api:
+        return Api(
+            "control",
+            app,
+            endpoints,
+            "control",
+            None,
+            policies=Policies(policies, system=True),
+            authenticate=control.authenticate,
+            prefix=PREFIX,
+        )
+
+    placement = part(control.placement, of_placement.CONTROL_ENDPOINTS, of_placement.CONTROL_POLICIES)
+    parts = {
+        "/servers/": part(control.compute, of_compute.CONTROL_ENDPOINTS, of_compute.CONTROL_POLICIES),
+        **{endpoint.path: placement for endpoint in of_placement.CONTROL_ENDPOINTS},
+    }
+    parts["/operations"] = operations_api(
+        control.operations, authenticate=control.authenticate, prefix=PREFIX
     )
-    compute = Api(
-        "control",
-        control.compute,
-        CONTROL_ENDPOINTS,
-        "control",
-        None,
-        policies=Policies(CONTROL_POLICIES, system=True),
-        authenticate=control.authenticate,
-        prefix=PREFIX,
-    )
-    operations = operations_api(control.operations, authenticate=control.authenticate, prefix=PREFIX)
-    return _Split(own, {"servers": compute, "operations": operations})
+    return _Split(parts, part(control, ENDPOINTS, {ADMIN: "role:admin"}))

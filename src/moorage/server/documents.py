@@ -6,12 +6,13 @@ from typing import Any
 from moorage.agentlink.http import routes as agents
 from moorage.api.openapi import Face, document
 from moorage.compute.http import routes as compute
-from moorage.compute.http.control import CONTROL_ENDPOINTS
+from moorage.compute.http.control import CONTROL_ENDPOINTS as OF_COMPUTE
 from moorage.compute.http.versions import SCHEME
 from moorage.core.errors import NotFound
 from moorage.network.http import routes as network
 from moorage.operations.http import routes as operations
 from moorage.placement.http import routes as placement
+from moorage.placement.http.explain import CONTROL_ENDPOINTS as OF_PLACEMENT
 from moorage.server import control
 
 FACES: dict[str, Face] = {
@@ -28,12 +29,12 @@ FACES: dict[str, Face] = {
     "network": Face(title="Networking", endpoints=network.ENDPOINTS, style="network"),
     "control": Face(
         title="Control",
-        endpoints=(*control.ENDPOINTS, *CONTROL_ENDPOINTS, *operations.ENDPOINTS),
+        endpoints=(*control.ENDPOINTS, *OF_COMPUTE, *OF_PLACEMENT, *operations.ENDPOINTS),
         style="control",
         prefix=control.PREFIX,
     ),
     "agent": Face(
-        title="Agents", endpoints=agents.ENDPOINTS, style="control", prefix=agents.PREFIX, hosts=True
+        title="Agents", endpoints=agents.ENDPOINTS, style="control", prefix=agents.PREFIX, bearer=True
     ),
 }
 

@@ -17,8 +17,10 @@ SECRETS = (
     "keystone/*-keys/*",
     "glance/glance-api.conf",
     "glance/images",
-    "simulated/*/identity.*",
-    "lab/*/*/agent/identity.*",
+    "simulated/*/credential.json",
+    "simulated/*/*.key",
+    "lab/*/*/agent/credential.json",
+    "lab/*/*/agent/*.key",
 )
 
 

@@ -75,7 +75,8 @@ class Simulation:
             self._alignment = Alignment.of(columns, self._states)
         alignment = self._alignment
         seed = zlib.crc32(f"{self._seed}:{arrival.id}".encode())
-        decision = plan(request, host_table(alignment, request), seed, self._weighers)
+        table = host_table(alignment, request, query if arrival.parts else None)
+        decision = plan(request, table, seed, self._weighers)
         search = Search(columns, query)
         for position in decision.order:
             candidate = search.first_in(int(alignment.trees[position]))
@@ -96,10 +97,8 @@ class Simulation:
     def _refused(self, arrival: Arrival, decision: Plan, seconds: float) -> Outcome:
         reasons = tally(decision)
         if decision.order:
-            main = "no combination of providers"
-            reason = (
-                f"{summary(decision)}, none of them with a combination of providers that serves all parts"
-            )
+            main = "without a combination of providers for all groups"
+            reason = f"{summary(decision)}; no host has a combination of providers for all groups"
         else:
             main = max(reasons.items(), key=lambda item: (item[1], item[0]))[0] if reasons else "no hosts"
             reason = summary(decision)

@@ -11,18 +11,7 @@ from moorage.api.app import Api
 from moorage.api.call import Call, Reply
 from moorage.api.endpoint import Endpoint
 from moorage.api.policy import Policies
-from moorage.wire.messages import (
-    Commands,
-    EnrollReply,
-    EnrollRequest,
-    GuestList,
-    HostReport,
-    RenewReply,
-    RenewRequest,
-    ReportReply,
-    Uplink,
-    Verdicts,
-)
+from moorage.wire.messages import Commands, EnrollReply, EnrollRequest, HostReport, Uplink
 
 PREFIX = "/agent/v1"
 
@@ -35,24 +24,13 @@ class PollQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def enroll(call: Call[AgentLink]) -> EnrollReply:
-    """Trade a one-time token for a certificate."""
+    """Trade a one-time token for a credential."""
     return await call.app.enroll(call.body)
-
-
-async def renew(call: Call[AgentLink]) -> RenewReply:
-    """A new certificate for the one that was shown."""
-    return await call.app.renew(_host(call), _shown(call), call.body.csr)
-
-
-async def judge(call: Call[AgentLink]) -> Verdicts:
-    """What the host may still run of what it has."""
-    return await call.app.verdicts(_host(call), call.body.guests)
 
 
 async def poll(call: Call[AgentLink]) -> Reply:
     """The host's next commands."""
     body = await call.app.poll(_host(call), after=call.query.after, wait=call.query.wait)
-    await call.app.certificates.still(_shown(call))
     return Reply(body)
 
 
@@ -61,10 +39,9 @@ async def record(call: Call[AgentLink]) -> None:
     await call.app.record(_host(call), call.body)
 
 
-async def report(call: Call[AgentLink]) -> ReportReply:
+async def report(call: Call[AgentLink]) -> None:
     """The heartbeat."""
     await call.app.report(_host(call), call.body)
-    return ReportReply(renew=call.app.certificates.due(_shown(call)))
 
 
 def _host(call: Call[AgentLink]) -> str:
@@ -73,20 +50,12 @@ def _host(call: Call[AgentLink]) -> str:
     return host
 
 
-def _shown(call: Call[AgentLink]) -> bytes:
-    certificate = call.context.certificate
-    assert certificate is not None
-    return certificate
-
-
 ENDPOINTS = (
     Endpoint("POST", "/enroll", enroll, body=EnrollRequest, status=201, response=EnrollReply),
-    Endpoint("POST", "/renew", renew, HOST, body=RenewRequest, response=RenewReply),
-    Endpoint("POST", "/guests", judge, HOST, body=GuestList, response=Verdicts),
     Endpoint("GET", "/commands", poll, HOST, query=PollQuery, response=Commands),
     Endpoint("POST", "/results", record, HOST, body=Uplink, status=204),
     Endpoint("POST", "/events", record, HOST, body=Uplink, status=204),
-    Endpoint("POST", "/report", report, HOST, body=HostReport, response=ReportReply),
+    Endpoint("POST", "/report", report, HOST, body=HostReport, status=204),
 )
 
 
@@ -99,7 +68,7 @@ def agent_api(link: AgentLink) -> Api:
         "control",
         None,
         policies=Policies(DEFAULTS),
-        authenticate=HostAuthenticator(link.certificates),
+        authenticate=HostAuthenticator(link.registry),
         prefix=PREFIX,
         max_body=16 << 20,
     )

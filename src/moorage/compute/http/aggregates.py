@@ -1,6 +1,5 @@
 """/os-aggregates."""
 
-import re
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -47,7 +46,7 @@ async def index(call: ComputeCall) -> dict[str, Any]:
 
 def _id(call: ComputeCall) -> int:
     text = call.path["aggregate_id"]
-    if not re.fullmatch(r"[0-9]{1,18}", text):
+    if not text.isdigit() or len(text) > 18:
         raise AggregateNotFound(f"Aggregate {text[:64]} could not be found.")
     return int(text)
 

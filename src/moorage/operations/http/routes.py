@@ -27,7 +27,7 @@ def operations_api(service: OperationsService, *, authenticate: Authenticator, p
         ENDPOINTS,
         "control",
         None,
-        policies=Policies(POLICIES),
+        policies=Policies(POLICIES, system=True),
         authenticate=authenticate,
         prefix=prefix,
     )

@@ -1,0 +1,249 @@
+"""Why a tree gives no candidate: each condition of a query by itself, with figures.
+
+`matching.conditions` says for all trees at once where a condition is met. Here the trees that give nothing are told
+what they fail on: a resource with what was needed and the best that one provider has, a trait, an aggregate. A
+tree that meets every condition and yet gives nothing lacks a *combination*: what its providers have does not
+add up to all groups together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import numpy as np
+
+from moorage.placement.candidates import Search
+from moorage.placement.columns import ClassColumn, Columns, Figures, Mask
+from moorage.placement.matching import Condition, conditions
+from moorage.placement.query import Query, RequestGroup
+from moorage.scheduling.checks import UNITS, WORDS
+
+COMBINATION = "combination"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One condition that a tree does not meet.
+
+    `group` is the suffix ("" for the un-suffixed group and for conditions on the root), `condition` as in
+    `matching.Condition`, or `combination`. `reason` of `resources`: `absent` (no provider has the class), `short`,
+    `below_min_unit`, `above_max_unit`, `off_step`; `needed` and `available` are in the class's unit, and
+    available is the best of one provider, or the unit that stands in the way.
+    """
+
+    group: str = ""
+    condition: str
+    reason: str
+    subject: str = ""
+    needed: int | None = None
+    available: int | None = None
+
+
+class RootReport(msgspec.Struct, frozen=True):
+    """A root that gave no candidate, and everything that it fails on."""
+
+    uuid: str
+    name: str
+    failures: list[Failure]
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One condition over all trees: how many fail it, and the smallest shortage among them."""
+
+    group: str = ""
+    condition: str
+    subject: str = ""
+    roots: int
+    short_by: int | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query found and did not find. `roots` may be cut to a limit; the figures are of all."""
+
+    considered: int
+    serving: int
+    summary: str
+    reasons: list[Reason]
+    roots: list[RootReport]
+
+
+class Explainer:
+    """One query over the columns as they are now; use it at once."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.columns: Columns = search.columns
+        self.query: Query = search.query
+        self._groups = {group.suffix: group for group in self.query.groups}
+        self._conditions = list(_in_sum(self.columns, list(conditions(self.columns, self.query))))
+
+    def explain(self, limit: int) -> Explanation:
+        """Explain all trees, up to `limit` of them one by one."""
+        columns, living = self.columns, self.columns.living_trees
+        serving = self.search.serving()
+        met = living.copy()
+        for condition in self._conditions:
+            met &= condition.trees
+        combination = met & ~serving
+        failing = np.flatnonzero(living & ~serving)
+        return Explanation(
+            considered=int(living.sum()),
+            serving=int(serving.sum()),
+            summary=self._summary(serving, combination),
+            reasons=self._reasons(combination),
+            roots=[
+                RootReport(columns.ids[row], columns.names[row], self.failures(tree))
+                for tree in failing[:limit].tolist()
+                for row in (int(columns.first[tree]),)
+            ],
+        )
+
+    def failures(self, tree: int) -> list[Failure]:
+        """Say everything that a tree which gives no candidate fails on."""
+        found = [_failure(self.columns, self._groups, c, tree) for c in self._conditions if not c.trees[tree]]
+        return found or [Failure(condition=COMBINATION, reason="no_combination")]
+
+    def _reasons(self, combination: Mask) -> list[Reason]:
+        found = []
+        living = self.columns.living_trees
+        for c in self._conditions:
+            failing = living & ~c.trees
+            if failing.any():
+                short_by = self._least(c, failing)
+                found.append(
+                    Reason(
+                        group=c.suffix,
+                        condition=c.kind,
+                        subject=c.subject,
+                        roots=int(failing.sum()),
+                        short_by=short_by,
+                    )
+                )
+        if combination.any():
+            found.append(Reason(condition=COMBINATION, roots=int(combination.sum())))
+        return sorted(found, key=lambda reason: -reason.roots)
+
+    def _least(self, condition: Condition, failing: Mask) -> int | None:
+        """The smallest amount by which one of these trees is short; None where none of them is short of it."""
+        if condition.kind != "resources":
+            return None
+        column = self.columns.classes.get(condition.subject)
+        if column is None:
+            return None
+        best = best_of_trees(self.columns, column)[failing]
+        missing = self._groups[condition.suffix].resources[condition.subject] - best[best >= 0]
+        missing = missing[missing > 0]
+        return int(missing.min()) if len(missing) else None
+
+    def _summary(self, serving: Mask, combination: Mask) -> str:
+        """In a line; a tree counts once, for the first condition that it fails."""
+        living = self.columns.living_trees
+        considered = int(living.sum())
+        parts = [(int(serving.sum()), "suitable", "")]
+        counted = serving.copy()
+        for c in self._conditions:
+            failing = living & ~c.trees & ~counted
+            counted |= failing
+            least = self._least(c, failing)
+            by = "" if least is None else f" by {least} {UNITS.get(c.subject, '')}".rstrip()
+            parts.append((int(failing.sum()), words(c.kind, c.subject, c.suffix), by))
+        parts.append((int((combination & ~counted).sum()), "without a combination of providers for all", ""))
+        told = ", ".join(f"{count} {text}{by}" for count, text, by in parts if count)
+        trees = f"{considered} root" + ("" if considered == 1 else "s")
+        return f"{trees}: {told}" if told else "no providers"
+
+
+REASONS = {
+    "required": "missing_trait",
+    "forbidden": "forbidden_trait",
+    "member_of": "not_in_aggregate",
+    "not_member_of": "in_forbidden_aggregate",
+    "in_tree": "other_tree",
+    "provider": "no_single_provider",
+    "root_required": "missing_trait",
+    "root_forbidden": "forbidden_trait",
+}
+_WORDS = {
+    "required": "without a provider with trait {}",
+    "forbidden": "with forbidden trait {} on every provider",
+    "member_of": "not in aggregate {}",
+    "not_member_of": "in forbidden aggregate {}",
+    "in_tree": "other than the tree asked for",
+    "provider": "without one provider for all",
+    "root_required": "with a root without trait {}",
+    "root_forbidden": "with a root with trait {}",
+}
+
+
+def words(kind: str, subject: str, group: str) -> str:
+    """Put a condition that is not met into words, for a summary."""
+    what = WORDS.get(subject, subject)
+    text = f"short of {what}" if kind == "resources" else _WORDS[kind].format(subject)
+    return f"{text} for group {group}" if group else text
+
+
+def first_failure(columns: Columns, group: RequestGroup, tree: int) -> Failure:
+    """Say the first thing that keeps one suffixed group from having a provider in a tree."""
+    for condition in _in_sum(columns, list(conditions(columns, Query(groups=(group,))))):
+        if not condition.trees[tree]:
+            return _failure(columns, {group.suffix: group}, condition, tree)
+    return Failure(group=group.suffix, condition=COMBINATION, reason="no_combination")
+
+
+def _failure(
+    columns: Columns, groups: Mapping[str, RequestGroup], condition: Condition, tree: int
+) -> Failure:
+    suffix, kind, subject = condition.suffix, condition.kind, condition.subject
+    if kind != "resources":
+        return Failure(group=suffix, condition=kind, reason=REASONS[kind], subject=subject)
+    amount = groups[suffix].resources[subject]
+    reason, available = shortage(columns, tree, subject, amount)
+    return Failure(
+        group=suffix, condition=kind, reason=reason, subject=subject, needed=amount, available=available
+    )
+
+
+def shortage(columns: Columns, tree: int, resource_class: str, amount: int) -> tuple[str, int]:
+    """Say why no provider in reach of a tree gives an amount: the reason, and the figure that goes with it."""
+    column = columns.classes.get(resource_class)
+    rows = [*columns.tree_rows(tree), *columns.shared_with(tree)]
+    entries = [int(column.at[row]) for row in rows if column.at[row] >= 0] if column is not None else []
+    if column is None or not entries:
+        return "absent", 0
+    free = {entry: int(column.capacity[entry] - column.used[entry]) for entry in entries}
+    enough = [entry for entry in entries if free[entry] >= amount]
+    if not enough:
+        return "short", max(0, *free.values())
+    entry = max(enough, key=lambda e: int(column.max_unit[e]))
+    if amount > column.max_unit[entry]:
+        return "above_max_unit", int(column.max_unit[entry])
+    if amount < column.min_unit[entry]:
+        return "below_min_unit", int(column.min_unit[entry])
+    return "off_step", int(column.step_size[entry])
+
+
+def best_of_trees(columns: Columns, column: ClassColumn) -> Figures:
+    """Return what the best provider in reach of each tree has free; -1 where none has the class."""
+    best = np.full(columns.trees, -1, dtype=np.int64)
+    live = column.capacity >= 0
+    rows = column.rows[live]
+    free = np.maximum(column.capacity[live] - column.used[live], 0)
+    np.maximum.at(best, columns.tree[rows], free)
+    for row in columns.sharing:
+        if column.at[row] >= 0:
+            served = columns.trees_with(np.array([row]))
+            best[served] = np.maximum(best[served], column.free(np.array([row]))[0])
+    return best
+
+
+def _in_sum(columns: Columns, found: list[Condition]) -> Iterator[Condition]:
+    """The conditions, that on one provider of all last, and failed only where the group's others are met."""
+    others: dict[str, Mask] = {}
+    for condition in found:
+        if condition.kind == "provider":
+            trees = condition.trees | ~others.get(condition.suffix, columns.living_trees)
+            yield msgspec.structs.replace(condition, trees=trees)
+        else:
+            known = others.get(condition.suffix, columns.living_trees)
+            others[condition.suffix] = known & condition.trees
+            yield condition

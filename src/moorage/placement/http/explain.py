@@ -1,0 +1,51 @@
+"""Placement's part of the control API; its prefix is /moorage/v1.
+
+Both take the query of `GET /allocation_candidates` at its newest version.
+
+GET /placement/explain    for each root that gives no candidate, what it fails on; `limit` roots one by one (100)
+GET /placement/capacity   how many more of this shape fit now, in all and for each aggregate
+"""
+
+from __future__ import annotations
+
+from moorage.api import Endpoint, names
+from moorage.placement.capacity import Capacity
+from moorage.placement.explain import Explanation
+from moorage.placement.http.common import LATEST, PlacementCall
+from moorage.placement.http.queries import CANDIDATES, CandidatesRequest, candidates_request
+
+CONTROL_POLICIES: dict[str, str] = {
+    "moorage:placement:explain": "role:admin",
+    "moorage:placement:capacity": "role:admin",
+}
+QUERY = names(*CANDIDATES.names)
+ROOTS = 100
+MOST_ROOTS = 10_000
+
+
+async def explain(call: PlacementCall) -> Explanation:
+    """Say why roots give no candidate."""
+    asked = await _asked(call)
+    return call.app.explain(asked.query, min(asked.limit or ROOTS, MOST_ROOTS))
+
+
+async def capacity(call: PlacementCall) -> Capacity:
+    """Count how many more fit."""
+    return call.app.capacity((await _asked(call)).query)
+
+
+async def _asked(call: PlacementCall) -> CandidatesRequest:
+    asked = candidates_request(call.query, LATEST)
+    await call.app.follower.catch_up()
+    await call.app.require_names(asked.classes, asked.traits)
+    return asked
+
+
+CONTROL_ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        "GET", "/placement/explain", explain, "moorage:placement:explain", query=QUERY, response=Explanation
+    ),
+    Endpoint(
+        "GET", "/placement/capacity", capacity, "moorage:placement:capacity", query=QUERY, response=Capacity
+    ),
+)
