@@ -10,7 +10,7 @@ import pytest
 from moorage.agentlink.registry import GUESTS_CHANNEL
 from moorage.store.errors import ForeignKeyViolation
 from moorage.wire.coding import decode_commands, encode
-from moorage.wire.messages import DestroyGuest, HostReport, Result, StartGuest, Uplink
+from moorage.wire.messages import ConsoleOutput, DestroyGuest, HostReport, Result, StartGuest, Uplink
 from support.agent_server import AgentServer
 
 
@@ -265,7 +265,7 @@ async def test_a_result_counts_once_and_the_columns_of_the_row_are_believed(serv
 async def test_a_result_that_cannot_be_recorded_does_not_hold_up_the_others(server):
     client = await joined(server, "h1")
     for n in range(3):
-        await server.send("h1", StartGuest(server_id="g"), operation=f"op{n}", step=f"s{n}")
+        await server.send("h1", StartGuest(server_id=f"g{n}"), operation=f"op{n}", step=f"s{n}")
     commands = await client.poll()
     server.reject.add("s1")
     uplink = Uplink([result_of(c) for c in commands])
@@ -295,6 +295,24 @@ async def test_the_same_key_again_is_the_same_command_and_asks_for_its_result_ag
     assert [c.id for c in await client.poll()] == [first]
     await client.request("POST", "/results", Uplink([result_of(command)]))
     assert len(server.results[first]) == 2
+
+
+async def test_a_command_without_a_result_gives_way_to_the_next_one_for_its_guest(server):
+    # Delivered late, the start would bring back a guest that the destroy of another operation has taken away.
+    client = await joined(server, "h1")
+    await server.send("h1", StartGuest(server_id="g"), operation="start")
+    (start,) = await client.poll()
+    await server.send("h1", StartGuest(server_id="other"), operation="its own")
+    asked = await server.send("h1", ConsoleOutput(server_id="g"), operation="call")
+    assert len(await client.poll()) == 3
+    destroy = await server.send("h1", DestroyGuest(server_id="g"), operation="delete")
+    assert [c.id for c in await client.poll()][-2:] == [asked, destroy]
+    assert start.id not in {c.id for c in await client.poll()}
+    # A host that has carried it out all the same is believed, and it changes nothing.
+    assert (await client.request("POST", "/results", Uplink([result_of(start)])))[0] == 204
+    assert start.id not in server.results
+    await server.send("h1", ConsoleOutput(server_id="g"), operation="another call")
+    assert destroy in {c.id for c in await client.poll()}
 
 
 async def test_an_unknown_host_gets_no_command(server):

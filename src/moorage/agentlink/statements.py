@@ -10,6 +10,8 @@ from moorage.agentlink.model import EndedCommand, Host, QueuedCommand, Reported
 from moorage.agentlink.tables import commands, enrollment_tokens, host_credentials, hosts
 from moorage.store.schema import Json, Timestamp
 from moorage.store.statement import Statement, text_param, texts_param
+from moorage.wire.coding import KINDS
+from moorage.wire.messages import ConsoleOutput
 
 _now = sa.func.now()
 
@@ -34,6 +36,31 @@ _ENQUEUE = insert(commands).values(
     deadline=_param("deadline", Timestamp),
     delivered_at=sa.case((_param("local", sa.Boolean()), _now)),
 )
+_unfinished = commands.c.finished_at.is_(None)
+_guest = _param("payload", Json())["server_id"].astext
+_question = KINDS[ConsoleOutput]
+_same_key = sa.and_(
+    commands.c.operation == text_param("operation"),
+    commands.c.step == text_param("step"),
+    commands.c.kind == text_param("kind"),
+    commands.c.fence == _param("fence", sa.BigInteger()),
+)
+# One operation at a time has a guest: who sends a command for it has taken over from whoever sent an earlier one that
+# has no result yet. That one must not reach the host after this one; questions change nothing and do not count.
+_SUPERSEDED = (
+    sa.update(commands)
+    .where(
+        commands.c.host == text_param("host"),
+        _unfinished,
+        commands.c.payload["server_id"].astext == _guest,
+        commands.c.kind != _question,
+        text_param("kind") != _question,
+        sa.not_(_same_key),
+    )
+    .values(finished_at=_now, outcome="superseded", payload=sa.cast(sa.literal_column("'{}'"), Json))
+    .returning(commands.c.id)
+    .cte("superseded")
+)
 # The same key again is the same command: it is asked for again, and the agent's journal gives the same result.
 # A command for a host that polls elsewhere wakes the other processes in the same statement.
 ENQUEUE: Statement[tuple[str, int]] = Statement(
@@ -46,16 +73,17 @@ ENQUEUE: Statement[tuple[str, int]] = Statement(
             "outcome": None,
             "error": None,
         },
-    ).returning(
+    )
+    .returning(
         commands.c.id,
         commands.c.seq,
         sa.case(
             (sa.not_(_param("local", sa.Boolean())), sa.cast(sa.func.pg_notify("commands", ""), sa.Text))
         ),
     )
+    .add_cte(_SUPERSEDED)
 )
 
-_unfinished = commands.c.finished_at.is_(None)
 DELIVER_ALL = Statement(
     sa.update(commands)
     .where(commands.c.host == text_param("host"), _unfinished)
