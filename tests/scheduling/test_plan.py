@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.scheduling import Amounts, HostRow, HostTable, PlanRecord, Request, plan, summary
+from moorage.scheduling.plan import RANKED
 
 REQUEST = Request(resources={"VCPU": 2, "MEMORY_MB": 1024})
 
@@ -174,3 +175,12 @@ def test_a_host_may_draw_or_repel() -> None:
     table = HostTable.of([host("a", 2048), host("b", 8192), host("c", 4096)])
     drawn = plan(msgspec.structs.replace(REQUEST, drawn={"a": 4.0, "b": -4.0}), table, seed=1)
     assert [r.host for r in drawn.ranking] == ["a", "c", "b"]
+
+
+def test_a_record_keeps_the_best_hosts_and_how_many_would_do() -> None:
+    names = [f"h{number}" for number in range(3 * RANKED)]
+    decision = plan(REQUEST, HostTable.of([host(name) for name in names]), seed=1)
+    record = decision.record()
+    assert record.ranking == decision.ranking[:RANKED]
+    assert record.suitable == record.for_owner(str).suitable == len(names)
+    assert list(decision.best()) == [ranked.host for ranked in decision.ranking]

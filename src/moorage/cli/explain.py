@@ -20,6 +20,9 @@ def render(placement: dict[str, Any], console: Console) -> None:
         for place, ranked in enumerate(attempt["ranking"], 1):
             outcome = "chosen" if ranked["host"] == chosen else f"suitable, rank {place}"
             table.add_row(ranked["host"], outcome, f"score {ranked['score']}")
+        more = (attempt.get("suitable") or 0) - len(attempt["ranking"])
+        if more > 0:
+            table.add_row(f"{more} more", "suitable", "of lower rank")
         reasons: dict[str, list[str]] = defaultdict(list)
         for refusal in attempt["refusals"]:
             reasons[refusal["host"]].append(_words(refusal))

@@ -2,7 +2,7 @@
 
 Readers of a sequence must not take the highest id they see for the end: a transaction that took a
 lower id may commit later. `POLL` therefore also tells which transactions were still running, and
-the follower (`index.follower`) keeps asking for the ids it has not seen until none of them can come.
+the follower (`following`) keeps asking for the ids it has not seen until none of them can come.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from moorage.store.schema import Json
 from moorage.store.statement import Statement, text_param, texts_param
 
 CHANNEL = "placement"
+MOST = 500
+"""Rows that a poll gives at most; the next one gives the rest."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -54,25 +56,36 @@ _now = sa.select(
     ),
 ).subquery("now")
 
+# The limit is what lets PostgreSQL keep one plan for this, whatever the id; without, it plans at every poll.
+_newer = (
+    sa.select(placement_changes)
+    .where(placement_changes.c.id > sa.bindparam("last_id", type_=sa.BigInteger))
+    .order_by(placement_changes.c.id)
+    .limit(sa.literal_column(str(MOST)))
+    .lateral("newer")
+)
 POLL: Statement[Change] = Statement(
+    sa.select(
+        _newer.c.id,
+        _newer.c.kind,
+        _newer.c.provider_id,
+        _newer.c.payload,
+        _now.c.oldest_running,
+        _now.c.next_transaction,
+    )
+    .select_from(_now.outerjoin(_newer, sa.true()))
+    .order_by(_newer.c.id),
+    row=Change,
+)
+MISSING: Statement[Change] = Statement(
     sa.select(
         placement_changes.c.id,
         placement_changes.c.kind,
         placement_changes.c.provider_id,
         placement_changes.c.payload,
-        _now.c.oldest_running,
-        _now.c.next_transaction,
-    )
-    .select_from(
-        _now.outerjoin(
-            placement_changes,
-            sa.or_(
-                placement_changes.c.id > sa.bindparam("last_id", type_=sa.BigInteger),
-                placement_changes.c.id == sa.any_(sa.bindparam("missing", type_=ARRAY(sa.BigInteger))),
-            ),
-        )
-    )
-    .order_by(placement_changes.c.id),
+        sa.literal_column("0").label("oldest_running"),
+        sa.literal_column("0").label("next_transaction"),
+    ).where(placement_changes.c.id == sa.any_(sa.bindparam("ids", type_=ARRAY(sa.BigInteger)))),
     row=Change,
 )
 
@@ -96,6 +109,7 @@ _CHANGED: Statement[Any] = Statement(
 _USED: Statement[Any] = Statement(
     insert(placement_changes).values(kind="used", payload=sa.bindparam("payload", type_=Json))
 )
+_NAMES: Statement[Any] = Statement(insert(placement_changes).values(kind=sa.literal("names")))
 _NOTIFY: Statement[Any] = Statement(sa.select(sa.func.pg_notify(CHANNEL, text_param("payload"))))
 _TRIM: Statement[Any] = Statement(
     sa.delete(placement_changes).where(
@@ -109,6 +123,11 @@ async def log_providers(tx: Tx, providers: Sequence[str]) -> None:
     if providers:
         await _CHANGED.run(tx, providers=list(providers))
         await _NOTIFY.run(tx, payload="")
+
+
+async def log_name_gone(tx: Tx) -> None:
+    """Record that a custom trait or class was deleted: who remembers that names exist must ask again."""
+    await _NAMES.run(tx)
 
 
 async def log_used(tx: Tx, rows: Sequence[UsedRow]) -> None:

@@ -69,7 +69,8 @@ class Follower:
             if not self._loaded or self.age > RELOAD_SECONDS:
                 await self._load()
             async with self._database.read() as tx:
-                await self._poll(tx)
+                while await self._poll(tx):
+                    pass
             self._done = begun
 
     async def run(self) -> None:
@@ -105,21 +106,30 @@ class Follower:
         self._last_id, self._missing, self._loaded = start.last_id, {}, True
         self._polled_at = time.monotonic()
 
-    async def _poll(self, tx: Tx) -> None:
+    async def _poll(self, tx: Tx) -> bool:
+        """Apply what is new; return whether there may be more."""
         asked_at = time.monotonic()
-        rows = await changes.POLL.all(tx, last_id=self._last_id, missing=list(self._missing))
+        rows = await changes.POLL.all(tx, last_id=self._last_id)
+        state, more = rows[0], len(rows) == changes.MOST
+        if self._missing:
+            # Asked after the log's state was seen: what had ended by then is found.
+            rows += await changes.MISSING.all(tx, ids=list(self._missing))
         touched: set[str] = set()
         used: list[UsedRow] = []
         for row in rows:
             if row.kind == "used":
                 used += msgspec.convert(row.payload, list[UsedRow])
+            elif row.kind == "names":
+                self._index.known_names.clear()
             elif row.provider_id is not None:
                 touched.add(row.provider_id)
-        self._note_ids([row.id for row in rows if row.id is not None], rows[0])
+        self._note_ids([row.id for row in rows if row.id is not None], state)
         if touched:
             self._index.apply_providers(touched, await THESE.all(tx, ids=sorted(touched)))
         self._index.apply_used(used)
-        self._polled_at = asked_at
+        if not more:
+            self._polled_at = asked_at
+        return more
 
     def _note_ids(self, seen: Sequence[int], state: changes.Change) -> None:
         """Remember which ids below the newest have not been seen and may still come.

@@ -68,6 +68,7 @@ class Index:
         """Start over from these columns."""
         self._columns = columns
         self._shapes.clear()
+        self.known_names.clear()
         self._fragments.clear()
         for (provider, name), amount in self.expected.items():
             columns.set_expected(provider, name, amount)

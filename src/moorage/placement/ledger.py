@@ -113,13 +113,6 @@ class Ledger:
 
     async def write(self, tx: Tx, consumers: Sequence[ConsumerWrite]) -> writes.WriteResult:
         """Replace the allocations of several consumers; the transaction is spoilt when this raises."""
-        first = consumers[0] if len(consumers) == 1 else None
-        if first is not None and first.allocations and first.check_generation and first.generation is None:
-            # By far the most frequent write: a new consumer. It is one statement; only a refusal goes the long way.
-            taken = await claims.claim_new(tx, first)
-            if taken:
-                self._report(tx, taken)
-                return writes.WriteResult(taken, frozenset((first.consumer_id,)))
         result = await writes.write_allocations(tx, consumers)
         self._report(tx, result.used)
         return result

@@ -125,3 +125,8 @@ class ConsumerWrite(msgspec.Struct, frozen=True, kw_only=True):
     consumer_type: str | None = None
     generation: int | None = None
     check_generation: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this is a claim for a consumer that does not exist, as far as the writer knows."""
+        return bool(self.allocations) and self.check_generation and self.generation is None

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from moorage.core.errors import NotFound
+from moorage.placement.changes import log_name_gone
 from moorage.placement.errors import NameInUse, StandardName, UnknownNames
 from moorage.placement.tables import inventories, provider_traits, resource_classes, traits
 from moorage.store.database import Tx
@@ -114,6 +115,7 @@ class Vocabulary:
         if await self._used.scalar(tx, name=name):
             raise NameInUse(f"Error in delete {self.kind}: {self._in_use.format(name)}")
         await self._delete.run(tx, name=name)
+        await log_name_gone(tx)
 
 
 RESOURCE_CLASSES = Vocabulary(

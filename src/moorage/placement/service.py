@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from moorage.placement.batches import ClaimQueue
 from moorage.placement.candidates import Search
 from moorage.placement.capacity import Capacity, capacity
 from moorage.placement.config import Settings
@@ -17,11 +19,13 @@ from moorage.placement.following import Follower
 from moorage.placement.hosts import PHYSNET_PREFIX, Alignment, HostStates, host_table
 from moorage.placement.index import Index
 from moorage.placement.ledger import Ledger
-from moorage.placement.model import Inventory
+from moorage.placement.model import ConsumerWrite, Inventory
 from moorage.placement.names import RESOURCE_CLASSES, TRAITS, normalised
 from moorage.placement.query import Candidate, Query, RequestGroup
+from moorage.placement.writes import require_classes
 from moorage.scheduling import Plan, Refusal, Request, plan
 from moorage.store.database import Database, Tx
+from moorage.store.errors import SerializationConflict
 from moorage.store.signals import Signals
 
 _CHILDREN = uuid.UUID("2f4f1a3c-52a7-4a0b-8f5e-6c0b1de2d7a1")
@@ -29,6 +33,7 @@ _CHILDREN = uuid.UUID("2f4f1a3c-52a7-4a0b-8f5e-6c0b1de2d7a1")
 
 REFRESH_SECONDS = 300.0
 KNOWN_NAMES = 10_000
+WRITE_ATTEMPTS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class PlacementService:
         self.index = Index()
         self.ledger = Ledger(self.index)
         self.follower = Follower(database, self.index, signals, settings.index_interval)
+        self.claims = ClaimQueue(database, self.index.apply_used)
         self._alignment: Alignment | None = None
         self._reported: dict[str, tuple[float, object]] = {}
 
@@ -154,6 +160,27 @@ class PlacementService:
             if len(known) > KNOWN_NAMES:
                 known.clear()
             known |= classes | traits
+
+    async def write(self, writes: Sequence[ConsumerWrite]) -> None:
+        """Replace what consumers hold, all or none, in a transaction of its own.
+
+        By far the most frequent write, a new consumer's, is tried together with others that come at the same time;
+        what was not granted there is decided alone. Written again when PostgreSQL broke a deadlock: provider
+        generations are not the caller's business here. Raises what `writes.write_allocations` does, UnknownNames.
+        """
+        if len(writes) == 1 and writes[0].is_new and await self.claims.claim(writes[0]):
+            return
+        for attempt in range(WRITE_ATTEMPTS):
+            try:
+                async with self.database.transaction() as tx:
+                    await require_classes(tx, writes)
+                    await self.ledger.write(tx, writes)
+            except SerializationConflict:
+                if attempt + 1 == WRITE_ATTEMPTS:
+                    raise
+                await asyncio.sleep(0)
+            else:
+                return
 
     async def report_host(
         self,

@@ -8,8 +8,8 @@ Standard traits and resource classes live in code (os-traits, os-resource-classe
 `resource_classes` hold custom ones. Aggregates are bare ids and exist while something is associated.
 
 Every write ends with a row in `placement_changes`, in the same transaction. `kind` is `used` (payload:
-rows of [provider, resource class, used, version], complete in themselves) or `provider` (read the
-provider again).
+rows of [provider, resource class, used, version], complete in themselves), `provider` (read the provider
+again) or `names` (a custom trait or class was deleted).
 """
 
 from __future__ import annotations

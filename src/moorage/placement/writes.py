@@ -18,6 +18,7 @@ from moorage.placement.changes import log_used
 from moorage.placement.claims import check_units
 from moorage.placement.errors import CapacityExceeded, ConcurrentUpdate, NoInventory, UnknownProvider
 from moorage.placement.model import AllocationRow, Consumer, ConsumerWrite, InventoryRow, UsedRow
+from moorage.placement.names import RESOURCE_CLASSES
 from moorage.placement.tables import (
     allocations,
     consumers,
@@ -119,6 +120,14 @@ _UPDATE_CONSUMER: Statement[Any] = Statement(
 _REMOVE_CONSUMERS: Statement[Any] = Statement(
     sa.delete(consumers).where(consumers.c.id == sa.any_(texts_param("ids")))
 )
+
+
+async def require_classes(tx: Tx, writes: Iterable[ConsumerWrite]) -> None:
+    """Raise UnknownNames for resource classes that do not exist."""
+    for write in writes:
+        names = {name for amounts in write.allocations.values() for name in amounts}
+        what = f"Unable to allocate inventory for consumer {write.consumer_id}"
+        await RESOURCE_CLASSES.require(tx, names, what)
 
 
 class WriteResult(msgspec.Struct, frozen=True):

@@ -18,6 +18,9 @@ from moorage.scheduling.hosts import HostTable, Mask
 from moorage.scheduling.ranking import DEFAULT_WEIGHERS, FreeResource, Scores, rank
 from moorage.scheduling.request import Request
 
+RANKED = 100
+"""Hosts of a ranking that are stored: a large cloud has thousands that would do."""
+
 
 class Ranked(msgspec.Struct, frozen=True):
     """A host that passes every check; a higher score is better."""
@@ -42,7 +45,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan as stored and shown: all hosts considered, the ranking, every failing check."""
+    """A plan as stored and shown: how many hosts were considered, the best of the ranking, every failing check.
+
+    `suitable` is how many hosts passed; the ranking has at most `RANKED` of them. None in records of older versions,
+    whose ranking is whole.
+    """
 
     request: Request
     seed: int
@@ -50,6 +57,7 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
     ranking: list[Ranked]
     refusals: list[Refusal]
     summary: str
+    suitable: int | None = None
 
     def for_owner(self, alias: Callable[[str], str]) -> PlanRecord:
         """Return the record as the server's owner may see it.
@@ -76,6 +84,7 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
             ranking=[Ranked(alias(ranked.host), 0.0) for ranked in self.ranking],
             refusals=[_redacted(refusal, alias) for refusal in self.refusals],
             summary=self.summary,
+            suitable=self.suitable,
         )
 
 
@@ -98,9 +107,12 @@ class Plan:
     @property
     def ranking(self) -> list[Ranked]:
         """The hosts that pass, best first."""
+        return self._ranked(len(self.order))
+
+    def _ranked(self, most: int) -> list[Ranked]:
         names = self.hosts.names
-        scores = np.round(self.scores, 4).tolist()
-        return [Ranked(names[i], score) for i, score in zip(self.order, scores, strict=True)]
+        scores = np.round(self.scores[:most], 4).tolist()
+        return [Ranked(names[i], score) for i, score in zip(self.order[:most], scores, strict=True)]
 
     @property
     def refusals(self) -> list[Refusal]:
@@ -118,9 +130,10 @@ class Plan:
             request=self.request,
             seed=self.seed,
             considered=len(self.hosts),
-            ranking=self.ranking,
+            ranking=self._ranked(RANKED),
             refusals=self.refusals,
             summary=summary(self),
+            suitable=len(self.order),
         )
 
 

@@ -6,7 +6,6 @@ them all.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -19,20 +18,15 @@ from moorage.core.ids import is_uuid
 from moorage.placement import providers
 from moorage.placement.http.common import Amount, ClassName, Id, PlacementCall, Uuid, canonical, reply
 from moorage.placement.model import Allocations, ConsumerWrite
-from moorage.placement.names import RESOURCE_CLASSES
 from moorage.placement.reads import (
     ALLOCATIONS_OF_CONSUMER,
     ALLOCATIONS_OF_PROVIDER,
     CONSUMER,
     CONSUMERS_BY_ID,
 )
-from moorage.store.database import Tx
-from moorage.store.errors import SerializationConflict
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 """Project and user of consumers written before microversion 1.8, which did not tell them."""
-
-_RETRIES = 5
 
 Amounts = Annotated[dict[ClassName, Amount], Meta(min_length=1)]
 Type = Annotated[str, Meta(pattern=r"^[A-Z0-9_]+\Z", min_length=1, max_length=255)]
@@ -142,14 +136,6 @@ def _consumer(call: PlacementCall) -> str:
     return given
 
 
-async def check_classes(tx: Tx, writes: list[ConsumerWrite]) -> None:
-    """Raise BadRequest for resource classes that do not exist."""
-    for write in writes:
-        names = {name for amounts in write.allocations.values() for name in amounts}
-        what = f"Unable to allocate inventory for consumer {write.consumer_id}"
-        await RESOURCE_CLASSES.require(tx, names, what)
-
-
 async def show_allocations(call: PlacementCall) -> Reply:
     """Answer what a consumer holds; an unknown consumer holds nothing."""
     async with call.app.database.read() as tx:
@@ -193,19 +179,7 @@ async def post_allocations(call: PlacementCall) -> Reply:
 
 
 async def _write(call: PlacementCall, writes: list[ConsumerWrite]) -> Reply:
-    """Write, again when PostgreSQL broke a deadlock: provider generations are not the client's business here."""
-    for _ in range(_RETRIES):
-        try:
-            return await _write_once(call, writes)
-        except SerializationConflict:
-            await asyncio.sleep(0)
-    return await _write_once(call, writes)
-
-
-async def _write_once(call: PlacementCall, writes: list[ConsumerWrite]) -> Reply:
-    async with call.app.database.transaction() as tx:
-        await check_classes(tx, writes)
-        await call.app.ledger.write(tx, writes)
+    await call.app.write(writes)
     return Reply(status=204)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api import Reply
-from moorage.placement.http.allocations import Write128, Write134, Write138, check_classes, to_writes
+from moorage.placement.http.allocations import Write128, Write134, Write138, to_writes
 from moorage.placement.http.common import ClassName, PlacementCall, Uuid
 from moorage.placement.http.inventories import InventoryBody, to_inventory
 from moorage.placement.reshape import NewInventories, reshape
+from moorage.placement.writes import require_classes
 
 
 class ReshapedInventories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +46,6 @@ async def reshape_providers(call: PlacementCall) -> Reply:
     }
     writes = to_writes(call.body.allocations)
     async with call.app.database.transaction() as tx:
-        await check_classes(tx, writes)
+        await require_classes(tx, writes)
         await reshape(tx, call.app.ledger, wanted, writes)
     return Reply(status=204)
