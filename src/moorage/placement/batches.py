@@ -1,8 +1,8 @@
 """Claims that arrive together share a transaction.
 
 While a batch is being written, claims of new consumers gather; the next batch takes them all. One statement decides
-for each of them. It counts what the claims before it in the batch ask for as taken, so a claim is granted only if
-it fits whatever becomes of the others; one that is not granted is not refused yet, and goes its own way, where
+for each of them. It counts what the claims before it in the batch ask for as taken (where they would fit alone), so a
+claim is granted only if it fits whatever becomes of the others; one that is not granted is not refused yet, and goes its own way, where
 a refusal has its reasons. A claim that comes alone costs what it did before.
 """
 
@@ -60,7 +60,8 @@ def _unnested(name: str, **parameters: tuple[str, Any]) -> sa.CTE:
 
 def _batch() -> sa.Select[Any]:
     # wanted, asking -> locked (inventories and providers, in order)
-    #   -> running (what is asked for up to and with each claim) -> fits (consumers whose every amount has room)
+    #   -> able (consumers whose every amount would fit alone)
+    #   -> running (what these ask for up to and with each claim) -> fits (those that have room behind the others)
     #   -> holder (those that are new) -> granted -> taken (used += sums) -> allocated, bumped, logged.
     inv, prov = inventories, resource_providers
     want = _unnested(
@@ -90,21 +91,33 @@ def _batch() -> sa.Select[Any]:
         .with_for_update(key_share=True, of=[prov, inv])
         .cte("locked")
     )  # fmt: skip
-    running = sa.select(
-        locked,
-        sa.func.sum(locked.c.amount)
-        .over(partition_by=(locked.c.provider_id, locked.c.resource_class), order_by=locked.c.place)
-        .label("upto"),
-    ).cte("running")
-    r = running.c
-    fits = (
-        sa.select(r.consumer, sa.func.count().label("n"))
-        .where(
-            r.used + r.upto <= (r.total - r.reserved) * r.allocation_ratio,
-            r.amount.between(r.min_unit, r.max_unit),
-            r.amount % r.step_size == 0,
+    fitting = (
+        locked.c.used + locked.c.amount <= _capacity(locked),
+        locked.c.amount.between(locked.c.min_unit, locked.c.max_unit),
+        locked.c.amount % locked.c.step_size == 0,
+    )
+    able = (
+        sa.select(ask.c.consumer)
+        .join(locked, locked.c.consumer == ask.c.consumer)
+        .where(*fitting)
+        .group_by(ask.c.consumer, ask.c.count)
+        .having(sa.func.count() == ask.c.count)
+        .cte("able")
+    )
+    running = (
+        sa.select(
+            locked,
+            sa.func.sum(locked.c.amount)
+            .over(partition_by=(locked.c.provider_id, locked.c.resource_class), order_by=locked.c.place)
+            .label("upto"),
         )
-        .group_by(r.consumer)
+        .join(able, able.c.consumer == locked.c.consumer)
+        .cte("running")
+    )
+    fits = (
+        sa.select(running.c.consumer, sa.func.count().label("n"))
+        .where(running.c.used + running.c.upto <= _capacity(running))
+        .group_by(running.c.consumer)
         .cte("fits")
     )
     holder = (
@@ -176,6 +189,10 @@ def _batch() -> sa.Select[Any]:
     return sa.select(t.provider_id, t.resource_class, t.used, t.version, everyone).add_cte(
         allocated, bumped, logged
     )
+
+
+def _capacity(of: sa.CTE) -> sa.ColumnElement[Any]:
+    return (of.c.total - of.c.reserved) * of.c.allocation_ratio
 
 
 _BATCH: Statement[_Taken] = Statement(_batch(), row=_Taken)

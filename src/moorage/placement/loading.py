@@ -92,6 +92,8 @@ def _inventories() -> sa.Select[Any]:
     )  # fmt: skip
 
 
+# Sorts and joins of a large cloud would go through files otherwise; it ends with the transaction.
+_ROOMY: Statement[Any] = Statement(sa.text("SET LOCAL work_mem = '256MB'"))
 _PROVIDERS: Statement[Any] = Statement(_providers())
 _INVENTORIES: Statement[Any] = Statement(_inventories())
 _CLASSES: Statement[Any] = Statement(sa.select(_classes.c.resource_class).order_by(_classes.c.number))
@@ -120,6 +122,7 @@ class Dump(msgspec.Struct, frozen=True):
 
 async def dump(tx: Tx) -> Dump:
     """Read everything; `tx` must be one snapshot."""
+    await _ROOMY.run(tx)
     classes = [row[0] for row in await _CLASSES.all(tx)]
     return Dump(
         providers=await tx.copy_out(_PROVIDERS.sql, "text"),
