@@ -9,6 +9,7 @@ a refusal has its reasons. A claim that comes alone costs what it did before.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -242,7 +243,10 @@ class ClaimQueue:
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((write, done))
         if self._worker is None:
-            self._worker = asyncio.create_task(self._work(), name="placement-claims")
+            # In a context of its own: it works for many requests, not for the one that happens to start it.
+            self._worker = asyncio.create_task(
+                self._work(), name="placement-claims", context=contextvars.Context()
+            )
         return await done
 
     async def _work(self) -> None:

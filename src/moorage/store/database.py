@@ -279,10 +279,9 @@ class Database:
         """Statements that all see one committed state; nothing can be written."""
         connection = await self._acquire()
         try:
-            async with connection.transaction(isolation="repeatable_read", readonly=True):
-                yield Tx(connection)
-        except _LOST as error:
-            raise StoreUnavailable(f"the connection to PostgreSQL was lost: {error}") from error
+            with _lost(connection):
+                async with connection.transaction(isolation="repeatable_read", readonly=True):
+                    yield Tx(connection)
         finally:
             await self._pool_release(connection)
 
