@@ -5,6 +5,7 @@ rather than a stack of middlewares: one function shows what happens to a request
 """
 
 import asyncio
+import logging
 import random
 import re
 import time
@@ -32,7 +33,6 @@ from moorage.core.errors import (
     MethodNotAllowed,
     MoorageError,
     NotAcceptable,
-    RequestTimeout,
     Unauthorized,
 )
 from moorage.core.ids import new_id
@@ -41,6 +41,7 @@ from moorage.store.database import counting_commits
 from moorage.store.errors import SerializationConflict
 
 log = get_logger(__name__)
+_stdlib = logging.getLogger(__name__)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 _ATTEMPTS = 4
 _PAUSE = 0.05  # seconds at most, so that the two that met do not meet again
@@ -121,6 +122,9 @@ class Api:
         # Reads are many and change nothing; what agents send is logged as what it means. The table's path is logged,
         # not the client's: that one may hold anything.
         quiet = passage.status < 500 and (method in _READS or self.name == "agent")
+        # Asked first: most lines are not wanted, and this is on every request's way.
+        if not _stdlib.isEnabledFor(logging.DEBUG if quiet else logging.INFO):
+            return
         say = log.debug if quiet else log.info
         say(
             "request.answered",
@@ -173,7 +177,7 @@ class Api:
 
     async def _body(self, receive: Receive, headers: Headers, passage: Passage) -> bytes:
         limits = passage.limits
-        raw = await read_body(receive, size=self.max_body or limits.body, seconds=limits.body_seconds)
+        raw = await read_body(receive, passage, self.max_body or limits.body)
         check_depth(raw, limits.json_depth, headers)
         return raw
 
@@ -217,8 +221,6 @@ class Api:
             extra["Allow"] = ", ".join(error.allowed)
         if error.retry_after is not None:
             extra["Retry-After"] = str(error.retry_after)
-        if isinstance(error, RequestTimeout):
-            extra["Connection"] = "close"
         if isinstance(error, Unauthorized):
             extra["WWW-Authenticate"] = "Keystone"
         return status, _encode(self._render(error, status, request_id)), extra

@@ -5,7 +5,6 @@ queries. What the server refuses is still answered by the API, in the shape that
 in the request's ``Passage``.
 """
 
-import asyncio
 import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
@@ -14,7 +13,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Receive
 
-from moorage.core.errors import BadRequest, MoorageError, RequestTimeout, TooLarge, Unavailable
+from moorage.core.errors import BadRequest, MoorageError, TooLarge, Unavailable
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +36,8 @@ class Passage(msgspec.Struct):
     """One request's way through the process.
 
     limits    what it must keep to
-    refusal   what the server found wrong before the request was whole: the API answers with it
+    refusal   what the server found wrong before the request was whole: the API answers with it; of a body that came too
+              slowly it is known once the body ends
     api, route, status   filled in by the API: its name, the path of the table's row (never what the client sent; empty
               where there is none), and what it answered
     """
@@ -60,31 +60,24 @@ def passage_of(scope: MutableMapping[str, Any]) -> Passage:
     return found
 
 
-async def read_body(receive: Receive, *, size: int, seconds: float) -> bytes:
-    """The whole body; raises TooLarge, and RequestTimeout where it does not arrive in time."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await _read(receive, size)
-    except TimeoutError as error:
-        raise RequestTimeout(
-            f"The request's body did not arrive within {seconds:g} seconds; send it again."
-        ) from error
-
-
-async def _read(receive: Receive, limit: int) -> bytes:
+async def read_body(receive: Receive, passage: Passage, size: int) -> bytes:
+    """The whole body, of at most ``size`` bytes; raises TooLarge, and the refusal of a body that came too slowly."""
     chunks: list[bytes] = []
-    size = 0
+    got = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Unavailable("the client closed the connection")
         chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            raise TooLarge(f"The request body is larger than {limit} bytes.")
+        got += len(chunk)
+        if got > size:
+            raise TooLarge(f"The request body is larger than {size} bytes.")
         chunks.append(chunk)
         if not message.get("more_body"):
-            return b"".join(chunks) if len(chunks) > 1 else chunk
+            break
+    if passage.refusal is not None:
+        raise passage.refusal
+    return b"".join(chunks) if len(chunks) > 1 else chunk
 
 
 # A string to its end, or to the end of a text that breaks off. Possessive: it takes linear time on any input.

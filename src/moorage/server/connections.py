@@ -36,8 +36,6 @@ _SPARE = 64
 # A body that comes after its answer is read and thrown away up to here (bytes), then the connection is cut.
 _DISCARD = 32 << 20
 _LINGER = 1.0
-# The API answers 408 at the body's deadline; this much later (seconds) the connection is cut whatever it did.
-_GRACE = 5.0
 _LEAST = 64 << 10
 
 
@@ -207,6 +205,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self.cycle.more_body = False
         self.cycle.message_event.set()
 
+    def _end_body(self) -> None:
+        """The API gets what has come of a body, and with it that this was not all."""
+        cycle = self.cycle
+        passage_of(cycle.scope).refusal = RequestTimeout(  # type: ignore[arg-type]  # a TypedDict
+            f"The request's body did not arrive within {self.limits.body_seconds:g} s; send it again."
+        )
+        self._deaf = True
+        self._body_open = False
+        cycle.keep_alive = cycle.more_body = False
+        cycle.message_event.set()
+
     def _discard(self, size: int) -> None:
         self._discarded += size
         if self._discarded > _DISCARD:
@@ -253,7 +262,7 @@ class BoundedProtocol(HttpToolsProtocol):
             seconds = {
                 "linger": _LINGER,
                 "head": limits.head_seconds,
-                "body": limits.body_seconds + _GRACE,
+                "body": limits.body_seconds,
                 "idle": limits.idle_seconds,
             }[phase[0]]
             self._timer = self.loop.call_later(seconds, self._late)
@@ -263,6 +272,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._phase = self._timer = None
         if name == "body" and self.flow.read_paused:
             self._watch()  # the API has not read yet what came: not the client's fault
+        elif name == "body" and not self.cycle.response_started:
+            self._end_body()
         elif name == "head" and number and self.url:
             self._refuse(
                 RequestTimeout(f"The request's headers did not arrive within {self.limits.head_seconds:g} s.")
