@@ -82,6 +82,9 @@ async def test_prometheus_reads_what_the_cloud_does(
         assert took["compute", "/servers", "POST"] == 1
         assert found["moorage_hosts"][("up",)] == 3
         assert found["moorage_command_recent_seconds_count"]["guest.spawn", "succeeded"] == 1
+        steps = found["moorage_step_duration_seconds_count"]
+        assert min(steps["run", "server.boot", step] for step in ("create_ports", "spawn_guest")) >= 1
+        assert steps["undo", "server.boot", "create_ports"] == 0
         assert found["moorage_placement_index_age_seconds"][()] < 60
         assert found["moorage_database_up"][()] == 1
         assert sum(found["moorage_database_connections"].values()) == database.size

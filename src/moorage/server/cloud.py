@@ -142,10 +142,17 @@ class Cloud:
                 command_timeout=conf.conductor.command_timeout,
             ),
         )
+        self.metrics = CloudMetrics(
+            database,
+            service_down_time=conf.service_down_time,
+            index_age=self._index_age,
+            keepers=lambda: (self.housekeeping, self.power_sync, *self.ovn.keepers),
+            connections=lambda: self.listeners.connections,
+        )
         self.runner = Runner(
             database,
             self.signals,
-            DEFINITIONS,
+            self.metrics.steps.measured(DEFINITIONS),
             self.services,
             self.link.enqueue,
             concurrency=conf.conductor.concurrency,
@@ -184,13 +191,6 @@ class Cloud:
                 index_age=self._index_age,
                 oldest_index=conf.health.index_age,
             )
-        )
-        self.metrics = CloudMetrics(
-            database,
-            service_down_time=conf.service_down_time,
-            index_age=self._index_age,
-            keepers=lambda: (self.housekeeping, self.power_sync, *self.ovn.keepers),
-            connections=lambda: self.listeners.connections,
         )
         hosts = HostAuthenticator(self.link.registry)
         self._proxy = ImageProxy(database, hosts, self._token, identity.image_url, trust=believed)

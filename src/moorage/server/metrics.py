@@ -6,6 +6,7 @@ process of a cloud; the rest is this process's own.
 
     moorage_requests_total, moorage_request_duration_seconds   by api, method, endpoint (and status)
     moorage_operations, moorage_operations_oldest_seconds      open operations by kind and state
+    moorage_step_duration_seconds                              by operation, step and direction (run, undo)
     moorage_commands_outstanding, moorage_commands_oldest_seconds   commands without a result, by kind
     moorage_command_recent_seconds_{count,sum,max}             commands that ended in the last five minutes
     moorage_hosts                                              by state: up, down, disabled
@@ -38,6 +39,7 @@ from moorage.api.metrics import RequestMetrics
 from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
 from moorage.keepers import Keeper
+from moorage.operations.metrics import StepMetrics
 from moorage.operations.tables import operations
 from moorage.store.database import Database
 from moorage.store.statement import Statement
@@ -128,6 +130,7 @@ class CloudMetrics:
     ) -> None:
         self.registry = CollectorRegistry()
         self.requests = RequestMetrics(self.registry)
+        self.steps = StepMetrics(self.registry)
         ProcessCollector(registry=self.registry)
         self._database = database
         self._down = timedelta(seconds=service_down_time)
