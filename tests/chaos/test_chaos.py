@@ -27,7 +27,7 @@ async def test_under_random_faults_nothing_is_stuck_leaked_or_done_twice() -> No
     # Paths of sockets are short, so this is not below a deep temporary path; it is kept when the run was not clean.
     folder = Path(tempfile.mkdtemp(prefix="moorage-chaos-"))
     folder.chmod(0o711)
-    setting = Setting(seed=20, seconds=20, hosts=12, groups=3, lease=4, fault_every=1.4, settle=60)
+    setting = Setting(seed=20, seconds=20, hosts=12, groups=3, lease=4, fault_every=1.4)
     outcome = await run(setting, folder)
     assert not outcome.verdict.problems, f"{outcome.summary}\nkept: {folder}"
     shutil.rmtree(folder)
