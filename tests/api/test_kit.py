@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote, unquote
 
 import msgspec
 import pytest
+import structlog
 from starlette.testclient import TestClient
 
 from moorage.api import ALWAYS, Api, Call, Endpoint, Reply, RequestContext, VersionScheme, names, since
@@ -38,12 +40,16 @@ async def echo(call: Call[Any]) -> Any:
     return call.query
 
 
+async def logged(_call: Call[Any]) -> Any:
+    return structlog.contextvars.get_contextvars()
+
+
 async def show(call: Call[Any]) -> Any:
     if call.path["id"] == "none":
         raise NotFound("no such thing")
     if call.path["id"] == "bug":
         raise ZeroDivisionError
-    return Reply({"id": call.path["id"]}, headers={"X-Extra": "1"})
+    return Reply({"id": call.path["id"]}, headers={"Location": f"/things/{call.path['id']}?a=b%20c"})
 
 
 async def act(call: Call[Any]) -> Any:
@@ -70,6 +76,7 @@ TABLE = (
     Endpoint("GET", "/", listing, None, query=Query),
     Endpoint("POST", "/things", create, "things:create", body=Create, status=202),
     Endpoint("GET", "/things", echo, "things:show", query=names("name", strict="2.4", later={"size": "2.3"})),
+    Endpoint("GET", "/logged", logged, "things:show"),
     Endpoint("GET", "/things/{id}", show, "things:show"),
     Endpoint("PUT", "/things/{id}", show, "things:show", versions=since("2.5")),
     Endpoint("POST", "/things/{id}/later", show, "things:show", versions=since("2.5")),
@@ -139,6 +146,29 @@ def test_a_wrong_body_names_its_field(client: TestClient, body: Any, field: str)
 )
 def test_statuses(client: TestClient, method: str, path: str, headers: dict[str, str], status: int) -> None:
     assert client.request(method, path, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("name", ["a", "a\r\nX-Injected: 1", "\u00e9\U0001f600", "a b"])
+def test_a_name_in_a_header_cannot_end_its_line_or_break_it(client: TestClient, name: str) -> None:
+    answer = client.get(f"/things/{quote(name)}")
+    assert answer.status_code == 200
+    assert "x-injected" not in answer.headers
+    assert answer.headers["location"].isascii()
+    assert unquote(answer.headers["location"]) == f"/things/{name}?a=b c"
+
+
+def test_answers_faults_and_logs_carry_one_id_and_the_callers_where_it_is_one(client: TestClient) -> None:
+    theirs = "req-12345678-1234-1234-1234-123456789abc"
+    answer = client.get("/logged", headers={"X-OpenStack-Request-ID": theirs})
+    own = answer.headers["x-openstack-request-id"]
+    assert own != theirs
+    assert answer.json()["request_id"] == own
+    assert answer.json()["global_request_id"] == theirs
+    for wrong in ("req-" + "-" * 36, theirs.upper(), f"{theirs} x", "x" * 40, "req-"):
+        answer = client.get("/logged", headers={"X-OpenStack-Request-ID": wrong})
+        assert "global_request_id" not in answer.json(), wrong
+    fault = client.get("/things/bug")
+    assert fault.headers["x-openstack-request-id"] in fault.text
 
 
 def test_405_says_what_is_allowed(client: TestClient) -> None:

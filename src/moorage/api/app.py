@@ -9,8 +9,9 @@ import logging
 import random
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -46,7 +47,8 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 _ATTEMPTS = 4
 _PAUSE = 0.05  # seconds at most, so that the two that met do not meet again
 _READS = frozenset({"GET", "HEAD"})
-_REQUEST_ID = re.compile(r"^req-[0-9a-f-]{36}$")
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
+_REQUEST_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Api:
@@ -102,7 +104,7 @@ class Api:
             try:
                 if passage.refusal is not None:
                     raise passage.refusal  # noqa: TRY301  answered like what goes wrong later
-                version = self.versions.negotiate(headers) if self.versions else version
+                version = self.versions.negotiate(_joined(headers)) if self.versions else version
                 endpoint, reply = await self._answer(passage, scope, receive, headers, version, request_id)
                 status = reply.status or endpoint.status
                 body = b"" if reply.body is None else _bytes(reply.body)
@@ -243,7 +245,7 @@ class Api:
         if body:
             found["content-type"] = "application/json"
         found["content-length"] = str(len(body))
-        found.update({k.lower(): v for k, v in extra.items()})
+        found.update({k.lower(): _header(v) for k, v in extra.items()})
         raw = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in found.items()]
         if status == 204:
             raw = [h for h in raw if h[0] != b"content-length"]
@@ -265,11 +267,22 @@ async def _handled(endpoint: Endpoint, call: Call[Any]) -> Any:
     return await endpoint.handler(call)
 
 
+def _header(value: str) -> str:
+    """A header's value, in which what a caller chose (a tag in a Location) cannot end the line or leave ASCII."""
+    return quote(value, safe=_PRINTABLE)
+
+
 def _bytes(body: Any) -> bytes:
     return body if isinstance(body, bytes) else _encode(body)
+
+
+def _joined(headers: Headers) -> Mapping[str, str]:
+    """The headers, with versions of several APIs that came in lines of their own as one list."""
+    lines = headers.getlist("openstack-api-version")
+    return {**headers, "openstack-api-version": ", ".join(lines)} if len(lines) > 1 else headers
 
 
 def _caller_id(headers: Headers) -> dict[str, str]:
     # The caller's own request id, if it is one: logs of several services can be joined by it.
     given = headers.get("x-openstack-request-id", "")
-    return {"global_request_id": given} if _REQUEST_ID.match(given) else {}
+    return {"global_request_id": given} if _REQUEST_ID.fullmatch(given) else {}
