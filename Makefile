@@ -3,7 +3,7 @@ BIN := .venv/bin
 CONFORMANCE ?= ../shared/conformance
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup up demo check format test chaos conformance contract generated bench bench-placement lock clean
+.PHONY: help setup up demo check format test chaos conformance contract fuzz generated bench bench-placement lock clean
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ conformance: setup  ## Placement's own tests and osc-placement's, by their runne
 
 contract: setup  ## Nova's own schemas held against our compute API, by its checker in CONFORMANCE=../shared/conformance
 	@PYTHONPATH=. $(BIN)/python -m tests.contract.run --suites $(CONFORMANCE) $(ARGS)
+
+fuzz: setup  ## requests that no client should send, to every endpoint by several callers; EXAMPLES=n an operation
+	$(BIN)/pytest -q tests/fuzz --fuzz-examples $(or $(EXAMPLES),100) $(ARGS)
 
 generated: setup  ## write the committed files that follow from the code: who may do what, the OpenAPI documents
 	$(BIN)/pytest -q tests/api/test_authorisation.py tests/api/test_openapi.py --write

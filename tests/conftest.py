@@ -31,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write", action="store_true", help="write the files that follow from the code, not compare"
     )
+    parser.addoption(
+        "--fuzz-examples",
+        type=int,
+        default=0,
+        help="requests an operation, random ones; default: the same few",
+    )
 
 
 @pytest.fixture(scope="session")
