@@ -264,3 +264,14 @@ def test_depth_first_gives_all_of_a_host_before_the_next() -> None:
     query = Query(groups=(RequestGroup(resources={"VCPU": 1, "DISK_GB": 1}),))
     search = Search(build(records), query)
     assert [c.root for c in search.candidates(4, breadth_first=False)] == ["host0"] * 3 + ["host1"]
+
+
+def test_names_that_come_and_go_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "MANY", 20)
+    index = Index()
+    query = Query(groups=(RequestGroup(resources={"VCPU": 1}, required=(frozenset({"CUSTOM_LAST"}),)),))
+    for number in range(200):
+        trait = "CUSTOM_LAST" if number == 199 else f"CUSTOM_{number}"
+        index.apply_providers(["host"], [record("host", inventory={"VCPU": stock(4)}, traits=[trait])])
+        assert len(keys(index.search(query))) == (number == 199)
+    assert len(index.columns.traits) < 30

@@ -19,7 +19,7 @@ import numpy as np
 
 from moorage.core.log import get_logger
 from moorage.placement.columns import Columns, Mask, Rows
-from moorage.placement.combining import PAUSE, Local, Walk
+from moorage.placement.combining import PAUSE, Local, combinations
 from moorage.placement.matching import Shape
 from moorage.placement.query import Candidate, Query
 
@@ -136,7 +136,7 @@ class Search:
 
     def _walked(self, tree: int, count: int, local: Sequence[Local]) -> Iterator[Candidate | None]:
         """Walk a tree; what is found first, or that there is nothing, is kept with the shape."""
-        walk = Walk(self.columns, self.query, tree, local)
+        walk = combinations(self.columns, self.query, tree, local)
         firsts = self.shape.firsts
         any_yet = False
         for candidate in walk:
@@ -150,7 +150,7 @@ class Search:
     def _resumed(self, tree: int, first: Candidate) -> Iterator[Candidate | None]:
         """Yield a first candidate that is known, and walk only if more is asked for."""
         yield first
-        walk = iter(Walk(self.columns, self.query, tree, self._local(np.array([tree]))[0]))
+        walk = combinations(self.columns, self.query, tree, self._local(np.array([tree]))[0])
         skipped = False
         for candidate in walk:
             if candidate is not None and not skipped:

@@ -9,7 +9,7 @@ lazy, and pauses after so many steps, so that its caller can go on elsewhere.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from moorage.placement.columns import Columns
@@ -197,17 +197,43 @@ class Walk:
         return line
 
     def _candidate(self) -> Candidate:
-        ids = self._columns.ids
-        allocations: Allocations = {}
-        mappings: dict[str, list[str]] = {}
-        for at, group in enumerate(self._query.groups):
-            served = mappings.setdefault(group.suffix, [])
-            for row, resource_class, amount in self._chosen[at]:
-                provider = ids[row]
-                if provider not in served:
-                    served.append(provider)
-                if amount:
-                    amounts = allocations.setdefault(provider, {})
-                    amounts[resource_class] = amounts.get(resource_class, 0) + amount
-        root = ids[int(self._columns.first[self._tree])]
-        return Candidate(root=root, allocations=allocations, mappings=mappings)
+        return _candidate(self._columns, self._query, self._tree, self._chosen)
+
+
+def _candidate(columns: Columns, query: Query, tree: int, chosen: Mapping[int, Option]) -> Candidate:
+    ids = columns.ids
+    allocations: Allocations = {}
+    mappings: dict[str, list[str]] = {}
+    for at, group in enumerate(query.groups):
+        served = mappings.setdefault(group.suffix, [])
+        for row, resource_class, amount in chosen[at]:
+            provider = ids[row]
+            if provider not in served:
+                served.append(provider)
+            if amount:
+                amounts = allocations.setdefault(provider, {})
+                amounts[resource_class] = amounts.get(resource_class, 0) + amount
+    return Candidate(root=ids[int(columns.first[tree])], allocations=allocations, mappings=mappings)
+
+
+def combinations(
+    columns: Columns, query: Query, tree: int, local: Sequence[Local]
+) -> Iterable[Candidate | None]:
+    """Return what a walk of the tree gives; without one where no group has a choice and no two meet.
+
+    That is so on most hosts: a root, and one provider a physical network.
+    """
+    if query.isolate or query.same_subtree or not query.nested:
+        return Walk(columns, query, tree, local)
+    chosen: dict[int, Option] = {}
+    taken: set[tuple[int, str]] = set()
+    for at, (group, by_class) in enumerate(zip(query.groups, local, strict=True)):
+        if any(len(rows) != 1 for rows in by_class.values()) or (group.required and not group.suffix):
+            return Walk(columns, query, tree, local)
+        option = tuple((rows[0], name, group.resources.get(name, 0)) for name, rows in by_class.items())
+        pairs = {(row, name) for row, name, amount in option if amount}
+        if not taken.isdisjoint(pairs):
+            return Walk(columns, query, tree, local)
+        taken |= pairs
+        chosen[at] = option
+    return (_candidate(columns, query, tree, chosen),)

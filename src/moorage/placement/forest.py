@@ -19,7 +19,7 @@ Expected = Mapping[tuple[str, str], int]
 """Provider and resource class -> what claims under way will take."""
 
 MANY = 1024
-"""Dead rows below this number are no reason to move the live ones."""
+"""Dead rows, or sets of names that nobody has, below this number are no reason to move the live rows."""
 _MOST = 2**62
 """Capacity is cut here: figures are 64 bits wide."""
 
@@ -55,8 +55,9 @@ def apply(columns: Columns, gone: Iterable[str], found: Iterable[Held], expected
     lost = {provider for provider in gone if provider in columns.row_of}
     if shaped or lost:
         _lay_out(columns, shaped, lost)
-        if columns.dead > max(MANY, len(columns) - columns.dead):
-            compact(columns)
+    live = len(columns) - columns.dead
+    if columns.dead > max(MANY, live) or len(columns.traits) + len(columns.aggregates) > MANY + 2 * live:
+        compact(columns)
 
 
 def _node(columns: Columns, record: Held, expected: Expected) -> Node:
