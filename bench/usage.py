@@ -25,6 +25,20 @@ def usage(server: int, postmaster: int) -> Usage:
     return Usage(_cpu(server), _cpu(postmaster, reaped=True) + sum(_cpu(pid) for pid in backends))
 
 
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    found = [pid]
+    for path in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (path / "children").read_text().split()]
+    return found
+
+
+def family_usage(server: int, postmaster: int) -> Usage:
+    """Now, for a server of several processes."""
+    own = usage(server, postmaster)
+    return Usage(sum(_cpu(pid) for pid in family(server)), own.postgres)
+
+
 def postmaster(state: Path) -> int:
     """The process id of the PostgreSQL whose data is below a state folder."""
     return int((state / "postgres" / "postmaster.pid").read_text().split()[0])

@@ -1,5 +1,6 @@
 """`python -m bench.placement`: the Placement API at several sizes of the cloud; prints, and asserts nothing.
 
+CPU is that of the server's processes and of PostgreSQL for each request, which other load on the machine changes little.
 Figures are the best of `--rounds`, since other work may share the machine. With `--openstack VENV` (made by
 `bench/placement/install_openstack VENV`) the same is measured there, at `--openstack-hosts`, and ratios are printed.
 """

@@ -12,6 +12,7 @@ from bench.client import Failed
 from bench.placement.http import Answer, Connection
 from bench.placement.targets import Target
 from bench.placement.world import EGRESS, INGRESS, NORMAL, PHYSNETS, World, claim_of, zone
+from bench.usage import Usage
 
 CLIENTS = (1, 8, 32)
 
@@ -74,14 +75,14 @@ class Measures:
         self, connection: Connection, name: str, query: Callable[[int], str], limit: int
     ) -> None:
         times: list[float] = []
-        found = 0
+        found, cpu = 0, self.target.cpu()
         end = time.perf_counter() + self.seconds
         while (time.perf_counter() < end and len(times) < 200) or len(times) < 3:
             began = time.perf_counter()
             answer = await connection.call("GET", f"/allocation_candidates?{query(len(times))}&limit={limit}")
             times.append((time.perf_counter() - began) * 1000)
             found = len(_good(answer).json()["allocation_requests"]) if len(times) == 1 else found
-        note = f"{found} found, first {times[0]:.1f} ms, {len(times)} times"
+        note = f"{found} found, first {times[0]:.1f} ms, {len(times)} times, {self._cost(cpu, len(times))}"
         self.say(Figure(f"candidates, {name}", statistics.median(times), "ms", note))
 
     async def claims(self) -> None:
@@ -102,6 +103,7 @@ class Measures:
 
     async def _rate(self, name: str, clients: int, work: Callable[[Connection], Awaitable[bool]]) -> None:
         done = refused = 0
+        cpu = self.target.cpu()
         began = time.perf_counter()
         end = began + self.seconds
 
@@ -117,7 +119,16 @@ class Measures:
 
         await asyncio.gather(*(client() for _ in range(clients)))
         taken = time.perf_counter() - began
-        self.say(Figure(name, done / taken, "/s", f"{done} done, {refused} refused"))
+        self.say(
+            Figure(
+                name, done / taken, "/s", f"{done} done, {refused} refused, {self._cost(cpu, done + refused)}"
+            )
+        )
+
+    def _cost(self, before: Usage, count: int) -> str:
+        used = self.target.cpu().since(before)
+        each = 1000 / max(1, count)
+        return f"CPU {used.server * each:.1f} + {used.postgres * each:.1f} ms"
 
     async def _claim(self, connection: Connection, host: int | None) -> bool:
         number = self._random.randrange(self.world.hosts) if host is None else host

@@ -14,7 +14,7 @@ import asyncpg
 from bench.client import Failed
 from bench.placement.http import Connection
 from bench.placement.world import CUSTOM_TRAITS, HOST, World
-from bench.usage import memory
+from bench.usage import Usage, family, family_usage, memory, postmaster
 from moorage.placement import tables
 from moorage.server import migrations
 from moorage.store.embedded import EmbeddedPostgres
@@ -86,7 +86,12 @@ class Target:
     def memory(self) -> float:
         """Resident MiB of all its processes, at most so far."""
         assert self._process is not None
-        return sum(memory(pid)[1] for pid in _family(self._process.pid))
+        return sum(memory(pid)[1] for pid in family(self._process.pid))
+
+    def cpu(self) -> Usage:
+        """CPU seconds so far, of all its processes and of PostgreSQL."""
+        assert self._process is not None
+        return family_usage(self._process.pid, postmaster(self.postgres.data.parent))
 
     async def stop(self) -> None:
         """End the server."""
@@ -255,11 +260,3 @@ class Upstream(Target):
             "-b", f"127.0.0.1:{self.port}", "placement.wsgi.api:application",
             env=self._environment(), stdout=log, stderr=log,
         )  # fmt: skip
-
-
-def _family(pid: int) -> list[int]:
-    """A process and its children."""
-    found = [pid]
-    for path in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (path / "children").read_text().split()]
-    return found
