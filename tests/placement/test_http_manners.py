@@ -133,10 +133,6 @@ async def test_what_is_not_json_is_called_so(admin: Client, http: httpx.AsyncCli
     "path",
     [
         "/resource_providers?name=%00",
-        "/resource_providers/%00",
-        "/allocations/%00",
-        "/traits/%00",
-        "/resource_classes/%00",
         "/usages?project_id=%00",
         "/allocation_candidates?resources=VCPU:1&required=%00",
         "/allocation_candidates?resources=%00:1",
@@ -147,6 +143,11 @@ async def test_what_is_not_json_is_called_so(admin: Client, http: httpx.AsyncCli
 )
 async def test_what_cannot_be_looked_for_is_the_clients_mistake(admin: Client, path: str) -> None:
     await admin("GET", path, status=400)
+
+
+@pytest.mark.parametrize("kind", ["resource_providers", "allocations", "traits", "resource_classes"])
+async def test_what_cannot_be_a_name_is_not_found(admin: Client, kind: str) -> None:
+    await admin("GET", f"/{kind}/%00", status=404)
 
 
 async def test_what_cannot_be_stored_is_the_clients_mistake(admin: Client) -> None:
