@@ -168,6 +168,15 @@ async def test_a_limit_may_have_any_number_of_digits(admin: Client) -> None:
     assert len(found["allocation_requests"]) == 1
 
 
+async def test_a_capacity_beyond_64_bits_is_only_large(admin: Client) -> None:
+    made = await provider(admin, "host", VCPU=1)
+    most = {"resource_provider_generation": 1, "total": 2**31 - 1, "allocation_ratio": 3.4e38}
+    await admin("PUT", f"/resource_providers/{made['uuid']}/inventories/VCPU", most)
+    found = await admin("GET", "/allocation_candidates?resources=VCPU:1")
+    assert len(found["allocation_requests"]) == 1
+    await admin("PUT", f"/allocations/{new_id()}", holding({made["uuid"]: {"VCPU": 2**31 - 1}}), status=204)
+
+
 async def test_a_consumer_is_named_once(admin: Client) -> None:
     made = await provider(admin, "host", VCPU=4)
     consumer = new_id()

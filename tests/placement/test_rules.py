@@ -8,10 +8,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import pytest
 
 from moorage.core.ids import new_id
-from tests.support.placement import Client, code, holding, provider
+from moorage.placement.config import BREADTH, DEPTH, Settings
+from moorage.placement.http.routes import build_api
+from moorage.placement.service import PlacementService
+from moorage.store.database import Database
+from tests.support.placement import Client, check, code, holding, provider
 
 BANDWIDTH = {"NET_BW_EGR_KILOBIT_PER_SEC": 3000, "NET_BW_IGR_KILOBIT_PER_SEC": 3000}
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
@@ -390,6 +395,25 @@ async def test_a_limit_without_randomisation_is_stable(admin: Client) -> None:
     first = await candidates(admin, "resources=VCPU:1&limit=3")
     assert len(first) == 3
     assert await candidates(admin, "resources=VCPU:1&limit=3") == first
+
+
+@pytest.mark.parametrize("strategy", [BREADTH, DEPTH])
+async def test_hosts_can_be_taken_at_random(database: Database, strategy: str) -> None:
+    settings = Settings(
+        randomize_allocation_candidates=True, allocation_candidates_generation_strategy=strategy
+    )
+    app = build_api(PlacementService(database, settings=settings), authenticate=check)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as http:
+        admin = Client(http, "admins:admin")
+        hosts = [(await provider(admin, f"host{n}", VCPU=4))["uuid"] for n in range(6)]
+        # Forty answers that are the same by chance: one case in 6^39.
+        first = {
+            next(iter(served(await candidates(admin, "resources=VCPU:1&limit=1"))[0])) for _ in range(40)
+        }
+        assert len(first) > 1
+        assert first <= set(hosts)
+        every = [tuple(found) for found in served(await candidates(admin, "resources=VCPU:1"))]
+        assert sorted(every) == sorted((uuid,) for uuid in hosts)
 
 
 # Reshaping

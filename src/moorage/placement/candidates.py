@@ -47,12 +47,16 @@ class Search:
         self.pauses = 0
         self._seen: set[object] = set()
 
-    def candidates(self, limit: int, *, breadth_first: bool = True) -> list[Candidate]:
-        """Return candidates, at most `limit` of them."""
+    def candidates(
+        self, limit: int, *, breadth_first: bool = True, draw: np.random.Generator | None = None
+    ) -> list[Candidate]:
+        """Return candidates, at most `limit` of them; with `draw`, of trees at random and in random order."""
         trees = np.flatnonzero(self.shape.trees)
         self.shape.forget_firsts()
-        streams = self._streams(trees, limit)
+        streams = self._streams(trees, limit, draw)
         found = self._breadth(streams, limit) if breadth_first else self._depth(streams, limit)
+        if draw is not None:
+            draw.shuffle(found)
         if self.pauses >= MOST_PAUSES:
             log.warning(
                 "placement.search_cut_short", found=len(found), trees=len(trees), steps=self.pauses * PAUSE
@@ -114,12 +118,21 @@ class Search:
             return True
         return False
 
-    def _streams(self, trees: Rows, limit: int) -> Iterator[_Stream]:
+    def _streams(self, trees: Rows, limit: int, draw: np.random.Generator | None = None) -> Iterator[_Stream]:
         """Yield the trees' streams, making what they need for a block of trees at once."""
         low, high = _BLOCKS
         size = min(max(low, limit), high)
+        if draw is not None:
+            trees = draw.permutation(trees)
         for start in range(0, len(trees), size):
-            yield from self._block(trees[start : start + size])
+            block = trees[start : start + size]
+            if draw is None:
+                yield from self._block(block)
+                continue
+            # A block is made in the order of its rows, and then drawn from.
+            streams = list(self._block(np.sort(block)))
+            draw.shuffle(streams)
+            yield from streams
 
     def _block(self, trees: Rows) -> Iterator[_Stream]:
         shape = self.shape

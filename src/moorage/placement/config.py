@@ -16,6 +16,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     index_max_age: float = 0.0
     max_allocation_candidates: int = 10_000
     allocation_candidates_generation_strategy: str = BREADTH
+    randomize_allocation_candidates: bool = False
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts) -> Settings:
@@ -65,6 +66,12 @@ def options() -> list[tuple[str, list[cfg.Opt]]]:
                         (DEPTH, "all candidates of a host, then those of the next"),
                     ],
                     help="The order in which candidates are found, and so which are cut off by a limit.",
+                ),
+                cfg.BoolOpt(
+                    "randomize_allocation_candidates",
+                    default=_DEFAULTS.randomize_allocation_candidates,
+                    help="Whether a search takes hosts at random, so that a limit does not always give the same ones."
+                    " Otherwise they come in the order in which they were made.",
                 ),
                 cfg.IntOpt(
                     "change_log_keep",

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from moorage.placement.batches import ClaimQueue
 from moorage.placement.candidates import Search
 from moorage.placement.capacity import Capacity, capacity
@@ -138,7 +140,10 @@ class PlacementService:
         most = self.settings.max_allocation_candidates
         if limit is None or 0 <= most < limit:
             limit = most if most >= 0 else sys.maxsize
-        return self.index.search(query).candidates(limit, breadth_first=self.settings.breadth_first)
+        draw = np.random.default_rng() if self.settings.randomize_allocation_candidates else None
+        return self.index.search(query).candidates(
+            limit, breadth_first=self.settings.breadth_first, draw=draw
+        )
 
     def explain(self, query: Query, limit: int) -> Explanation:
         """Explain a query from what this process knows now; at most `limit` roots one by one."""
