@@ -52,11 +52,19 @@ def _count() -> None:
 def configuration(state: Path, hosts: int) -> cfg.ConfigOpts:
     """Free ports, simulated hosts, no quotas; everything else is as it ships."""
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(socket.socket()) for _ in range(6)]
+        listeners = [stack.enter_context(socket.socket()) for _ in range(7)]
         for listener in listeners:
             listener.bind(("127.0.0.1", 0))
         ports = [listener.getsockname()[1] for listener in listeners]
-    names = ("compute_port", "placement_port", "network_port", "identity_port", "image_port", "metrics.port")
+    names = (
+        "compute_port",
+        "placement_port",
+        "network_port",
+        "agent_port",
+        "identity_port",
+        "image_port",
+        "metrics.port",
+    )
     limits = {f"quota.{name}": -1 for name in ("instances", "cores", "ram")}
     return config.load(
         options(),

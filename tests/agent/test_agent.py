@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.agent import credentials
 from moorage.agent.agent import Agent
 from moorage.agent.config import Settings
 from moorage.agent.datapaths.simulated import SimulatedDatapath
@@ -48,7 +47,7 @@ def spawn(server_id="g1", ports=1):
 
 
 async def fleet_of(server, count=1, **kw):
-    return Fleet(server.url, hosts(count), token=await server.token(uses=count), **kw)
+    return Fleet(server.url, hosts(count), ticket=await server.ticket(uses=count), **kw)
 
 
 async def test_the_life_of_a_simulated_guest(server):
@@ -191,36 +190,40 @@ async def test_a_result_made_while_the_control_plane_was_away_is_not_lost(server
 
 async def test_a_fleet_with_a_folder_goes_on_where_it_stopped(server, tmp_path):
     one = [SimulatedHost(name="h1", vcpus=7, physical_networks=("physnet1",))]
-    async with Fleet(server.url, one, token=await server.token(), state_dir=tmp_path):
+    async with Fleet(server.url, one, ticket=await server.ticket(), state_dir=tmp_path):
         await server.result(await server.send("h1", spawn(), operation="op"))
         await server.until(lambda: server.reports)
     _, report = server.reports[-1]
     assert (report.vcpus, report.physical_networks, report.protocol) == (7, ("physnet1",), 4)
     server.events.clear()
-    async with Fleet(server.url, one, token="used", state_dir=tmp_path) as fleet:
+    async with Fleet(server.url, one, ticket="used", state_dir=tmp_path) as fleet:
         await server.until(lambda: server.events)
         (guest,) = await fleet.agents["h1"].guests.hypervisor.guests()
         assert guest.power_state == "running"
         assert server.events[0][1].data == {"port_id": "g1-p0"}
 
 
-async def test_the_credential_is_the_agents_users_alone(server, tmp_path):
-    async with Fleet(server.url, [SimulatedHost(name="h1")], token=await server.token(), state_dir=tmp_path):
+async def test_the_identity_is_the_agents_users_alone(server, tmp_path):
+    async with Fleet(
+        server.url, [SimulatedHost(name="h1")], ticket=await server.ticket(), state_dir=tmp_path
+    ):
         pass
-    path = tmp_path / "h1" / "credential.json"
+    path = tmp_path / "h1" / "identity.json"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert credentials.load(tmp_path / "h1").secret in path.read_text()
+    assert "PRIVATE KEY" in path.read_text()
+    files = [p for p in (tmp_path / "h1").rglob("*") if p.is_file()]
+    assert [p.name for p in files if b"PRIVATE KEY" in p.read_bytes()] == [path.name]
 
 
-async def test_without_a_token_the_agent_says_what_to_do(tmp_path):
-    settings = Settings(control_url="http://127.0.0.1:1", host="h", state_dir=tmp_path)
+async def test_without_a_ticket_the_agent_says_what_to_do(tmp_path):
+    settings = Settings(control_url="https://127.0.0.1:1", host="h", state_dir=tmp_path)
     async with Transport(settings.control_url) as transport:
         agent = Agent(settings, transport, MemoryJournal(), SimulatedHypervisor(), SimulatedDatapath())
         with pytest.raises(BadRequest, match="moorage host enroll"):
             await agent.run()
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "127.0.0.1:8774", "http:///x"])
+@pytest.mark.parametrize("url", ["", "http://x", "127.0.0.1:8790", "https:///x", "https+unix://"])
 def test_a_control_url_of_another_form_is_named(url):
     with pytest.raises(BadRequest, match="control_url"):
         Transport(url)
@@ -274,7 +277,7 @@ def agent_in(folder, server, transport, journal):
         control_url=server.url,
         host="h1",
         state_dir=folder,
-        enroll_token=server.one_token,
+        enroll_token=server.one_ticket,
         hypervisor="simulated",
         datapath="simulated",
         poll_wait=5,
@@ -292,7 +295,7 @@ async def stop(task):
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("last", ["spawn", "destroy"])
 async def test_an_agent_that_dies_at_any_point_loses_nothing(server, tmp_path, point, last):
-    server.one_token = await server.token()
+    server.one_ticket = await server.ticket()
     async with Transport(server.url) as transport:
         if last == "destroy":
             task = asyncio.create_task(

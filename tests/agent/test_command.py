@@ -16,7 +16,7 @@ async def test_moorage_agent_enrols_reports_and_ends_when_told(server, tmp_path)
         "control_url": server.url,
         "host": "h1",
         "state_dir": tmp_path / "state",
-        "enroll_token": await server.token("h1"),
+        "enroll_token": await server.ticket("h1"),
         "hypervisor": "simulated",
         "datapath": "simulated",
     }

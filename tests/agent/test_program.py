@@ -182,7 +182,7 @@ async def test_a_real_guest_on_a_real_port_outlives_kill_9_of_its_agent(host, se
     )
     request = spawn(image)
     tap = request.vifs[0].iface
-    agent = Program(host, server, tmp_path / "state", await server.token())
+    agent = Program(host, server, tmp_path / "state", await server.ticket())
     try:
         await server.until(lambda: server.reports)
         report = server.reports[0][1]

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import StreamReader, web
 from pycdlib import PyCdlib
 
+from moorage.agent import identity
 from moorage.agent.config import Settings
 from moorage.agent.datapaths.simulated import SimulatedDatapath
 from moorage.agent.errors import GuestFailure, ImageFailure, Refused, UnknownGuest
@@ -39,6 +40,7 @@ from moorage.wire.messages import (
     StopGuest,
     Vif,
 )
+from support.authority import AUTHORITY, nobody, shown_by
 
 needs_qemu = pytest.mark.skipif(
     shutil.which("qemu-system-x86_64") is None or shutil.which("qemu-img") is None,
@@ -46,8 +48,12 @@ needs_qemu = pytest.mark.skipif(
 )
 
 
+KEY = identity.new_key()
+HOST = shown_by(KEY, AUTHORITY.sign_host(identity.request_for(KEY), "h").pem)
+
+
 class Images:
-    """What the control plane's images are to a host: bytes by id, for those with its credential."""
+    """What the control plane's images are to a host: bytes by id, for those with a certificate."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -55,14 +61,14 @@ class Images:
         self.transport: Transport
 
     async def get(self, request: web.Request) -> web.Response:
-        if request.headers.get("Authorization") != "Bearer let-me":
+        if not request.get_extra_info("peercert"):
             return web.Response(status=401)
         found = self.files.get(request.match_info["id"])
         self.served.append(request.match_info["id"])
         return web.Response(status=404) if found is None else web.Response(body=found)
 
     def download(self, path: str) -> AbstractAsyncContextManager[StreamReader]:
-        return self.transport.stream(path, "let-me")
+        return self.transport.stream(path, HOST)
 
     def add(self, name: str, content: bytes, disk_format: str = "raw") -> ImageRef:
         self.files[name] = content
@@ -83,9 +89,9 @@ async def images() -> AsyncIterator[Images]:
     app.router.add_get("/{id}", made.get)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=AUTHORITY.server_context())
     await site.start()
-    async with Transport(f"http://127.0.0.1:{runner.addresses[0][1]}") as made.transport:
+    async with Transport(f"https://127.0.0.1:{runner.addresses[0][1]}") as made.transport:
         yield made
     await runner.cleanup()
 
@@ -95,7 +101,7 @@ def settings(tmp_path: Path) -> Settings:
     # A deep folder on purpose: its sockets' paths would be too long to connect to by name.
     folder = tmp_path / ("deep" * 20)
     folder.mkdir()
-    return Settings(control_url="http://127.0.0.1:1", host="h", state_dir=folder, datapath="simulated")
+    return Settings(control_url="https://127.0.0.1:1", host="h", state_dir=folder, datapath="simulated")
 
 
 def boot_image(ref: ImageRef) -> BootImage:
@@ -285,9 +291,9 @@ async def test_an_image_that_is_not_what_it_should_be_is_not_kept(tmp_path, imag
     assert not [p for p in tmp_path.iterdir() if p.suffix != ".lock"]
 
 
-async def test_an_image_without_the_right_credential_is_a_failure(tmp_path, images):
+async def test_an_image_without_a_certificate_is_a_failure(tmp_path, images):
     def download(path):
-        return images.transport.stream(path, "wrong")
+        return images.transport.stream(path, nobody())
 
     with pytest.raises(ImageFailure, match="401"):
         await ImageCache(tmp_path, download).fetch(images.add("disk", b"x"))

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
+from moorage.agent import identity
+from moorage.wire.tickets import Ticket
 from tests.support.faces import Row
-from tests.support.world import MARK, World
+from tests.support.world import MARK, SPEC, World
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -85,7 +87,7 @@ COMPUTE: dict[str, Make] = {
     "POST /v2.1/flavors": _of("flavor", name="n", **_SIZE),
     f"PUT {_F}": _of("flavor", description="d"),
     f"POST {_F}/os-extra_specs": _of("extra_specs", a="b"),
-    f"PUT {_F}/os-extra_specs/{{key}}": _body(**{MARK: "2"}),
+    f"PUT {_F}/os-extra_specs/{{key}}": _body(**{SPEC: "2"}),
     f"GET {_F}/os-flavor-access": lambda w: Ask(at={"flavor_id": w.private_flavor}),
     f"POST {_F}/action [addTenantAccess]": lambda w: Ask(
         {"addTenantAccess": {"tenant": "another"}}, at={"flavor_id": w.private_flavor}
@@ -210,16 +212,27 @@ PLACEMENT: dict[str, Make] = {
     "POST /reshaper (1.38-)": _body(inventories={}, allocations={}),
 }
 
+_CSR = identity.request_for(identity.new_key())
 OURS: dict[str, Make] = {
     "POST /moorage/v1/operations/{operation_id}/resume": lambda w: Ask(at={"operation_id": w.stuck}),
     "POST /moorage/v1/operations/{operation_id}/abandon": lambda w: Ask(at={"operation_id": w.stuck}),
-    "POST /moorage/v1/hosts/{name}/token": lambda w: Ask(at={"name": w.host}),
+    "GET /moorage/v1/hosts/{name}": lambda w: Ask(at={"name": w.host}),
+    "POST /moorage/v1/hosts/{name}/ticket": lambda w: Ask(at={"name": w.host}),
+    "POST /moorage/v1/hosts/{name}/revoke": lambda w: Ask(at={"name": w.host}),
     "GET /moorage/v1/placement/explain": lambda _: Ask(query="resources=VCPU:1"),
     "GET /moorage/v1/placement/capacity": lambda _: Ask(query="resources=VCPU:1"),
     "GET /moorage/v1/openapi/{api}": lambda _: Ask(at={"api": "control"}),
     "POST /agent/v1/enroll": lambda w: Ask(
-        {"token": w.token, "credential": "c" * 43, "name": "new-host", "protocol": 3, "agent_version": "1"}
+        {
+            "token": Ticket.parse(w.ticket).token,
+            "csr": _CSR,
+            "name": "new-host",
+            "protocol": 3,
+            "agent_version": "1",
+        }
     ),
+    "POST /agent/v1/renew": _body(csr=_CSR),
+    "POST /agent/v1/guests": _body(guests=[]),
     "GET /agent/v1/commands": lambda _: Ask(query="wait=0"),
     "POST /agent/v1/results": _body(),
     "POST /agent/v1/events": _body(),

@@ -15,7 +15,7 @@ from tests.support.cloud import TestCloud, running_cloud
 from tests.support.faces import Row, rows_of
 from tests.support.generated import compare
 from tests.support.identity import Identity
-from tests.support.roles import CALLERS, credentials_of
+from tests.support.roles import CALLERS, credentials_of, shown
 from tests.support.undo import UndoDatabase, undoing
 from tests.support.world import World, make_world
 
@@ -46,8 +46,8 @@ async def cloud(database: UndoDatabase, identity: Identity) -> AsyncIterator[Tes
 async def ask(app: object, world: World, row: Row, credential: dict[str, str]) -> int:
     """Send the endpoint's request as one caller; it changes nothing."""
     sent = prepare(world, row)
-    transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
-    async with httpx.AsyncClient(transport=transport, base_url="http://cloud") as client:
+    transport = httpx.ASGITransport(shown(app))
+    async with httpx.AsyncClient(transport=transport, base_url="http://cloud", trust_env=False) as client:
         message = client.build_request(
             sent.method, sent.url, headers={**sent.headers, **credential}, json=sent.body
         )

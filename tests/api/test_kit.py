@@ -212,6 +212,16 @@ def test_unknown_parameters_are_refused_from_their_version_on(
     assert status == 200 or "colour" in answer.text
 
 
+def test_a_nul_character_is_refused_wherever_it_is(client: TestClient) -> None:
+    for body in ({"thing": {"name": "a\0"}}, {"thing": {"name": "a", "size\0": 1}}):
+        assert client.post("/things", json=body).status_code == 400
+    assert client.post("/things/a/action", json={"grow": {"size": 1, "\0": 1}}).status_code == 400
+    assert "name" in client.get("/things?name=%00").json()["badRequest"]["message"]
+    assert client.get("/things/a%00").status_code == 404
+    # An escaped backslash is none.
+    assert client.post("/things", json={"thing": {"name": r"\u0000"}}).status_code == 202
+
+
 def test_too_large_and_wrong_media(client: TestClient) -> None:
     assert client.post("/things", content=b"x" * 2000).status_code == 413
     assert client.post("/things", content=b"<a/>", headers={"Content-Type": "text/xml"}).status_code == 415

@@ -1,7 +1,7 @@
 """A program: some simulated hosts in one process, whose guests and journals outlive it. They fail as they are told to,
 until there is a file ``calm`` in their folder.
 
-    python -m tests.chaos.fleet URL FOLDER PREFIX COUNT SEED TOKEN LATENCY FAULTS
+    python -m tests.chaos.fleet URL FOLDER PREFIX COUNT SEED TICKET LATENCY FAULTS
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from moorage.agent.hypervisors.simulated import Behaviour
 from moorage.core import log
 
 
-async def main(url: str, folder: Path, prefix: str, count: int, behaviour: Behaviour, token: str) -> None:
+async def main(url: str, folder: Path, prefix: str, count: int, behaviour: Behaviour, ticket: str) -> None:
     """Until it is told to stop."""
     log.configure(level="INFO")
     hosts = [
@@ -33,7 +33,9 @@ async def main(url: str, folder: Path, prefix: str, count: int, behaviour: Behav
         behaviour.fault_rates, behaviour.latency = {}, 0.0
 
     calm = asyncio.create_task(until_calm())
-    fleet = Fleet(url, hosts, token=token, state_dir=folder, behaviour=behaviour, heartbeat=2.0, poll_wait=10)
+    fleet = Fleet(
+        url, hosts, ticket=ticket, state_dir=folder, behaviour=behaviour, heartbeat=2.0, poll_wait=10
+    )
     begin = asyncio.create_task(fleet.start())
     await asyncio.wait([begin, asyncio.create_task(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
     if begin.done():
@@ -47,7 +49,7 @@ async def main(url: str, folder: Path, prefix: str, count: int, behaviour: Behav
 
 
 if __name__ == "__main__":
-    url, folder, prefix, count, seed, token, latency, faults = sys.argv[1:]
+    url, folder, prefix, count, seed, ticket, latency, faults = sys.argv[1:]
     rates = dict.fromkeys(("define", "power_on", "power_off", "undefine"), float(faults))
     asyncio.run(
         main(
@@ -56,6 +58,6 @@ if __name__ == "__main__":
             prefix,
             int(count),
             Behaviour(latency=float(latency), fault_rates=rates, seed=int(seed)),
-            token,
+            ticket,
         )
     )

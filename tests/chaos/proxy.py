@@ -1,17 +1,23 @@
 """What is between the agents and the APIs: spreads requests over them, and in bad weather delays, cuts and doubles.
 
 It understands HTTP, as bytes alone cannot be sent twice with any meaning: a doubled request reaches two APIs and is
-answered once; a cut one is lost before an API sees it, or its answer is lost after.
+answered once; a cut one is lost before an API sees it, or its answer is lost after. TLS is made to withstand what is in
+the middle: this one has the authority's key, and reads the hosts' own from their folders.
 """
 
 import asyncio
 import random
+import ssl
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+
+from moorage.agent import identity
+from moorage.agentlink.authority import Authority
+from moorage.wire.tickets import CONTROL_NAME, Ticket
 
 _PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=2, sock_read=60)
 
@@ -36,7 +42,11 @@ class Weather:
 class Proxy:
     """``url`` once started. A host is known by the header that its fleet's name is in, see ``base_of``."""
 
-    def __init__(self, backends: Sequence[str], seed: int) -> None:
+    def __init__(self, backends: Sequence[str], seed: int, authority: Authority, hosts: Path) -> None:
+        self._tls = authority.server_context()
+        self._nobody = identity.trusting(Ticket(token="", authority=authority.bundle))
+        self._hosts = hosts
+        self._known: dict[bytes, ssl.SSLContext] = {}
         self.weather = Weather()
         self.did: Counter[str] = Counter()
         self._backends = list(backends)
@@ -56,9 +66,9 @@ class Proxy:
             app, access_log=None, handle_signals=False, shutdown_timeout=1, handler_cancellation=True
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        await web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=self._tls).start()
         if socket is not None:
-            await web.UnixSite(self._runner, str(socket)).start()
+            await web.UnixSite(self._runner, str(socket), ssl_context=self._tls).start()
             socket.chmod(0o666)
 
     async def stop(self) -> None:
@@ -98,6 +108,20 @@ class Proxy:
             request.transport.abort()
         return web.Response(status=502)
 
+    def _as(self, request: web.Request) -> ssl.SSLContext:
+        """The sender's own certificate and key."""
+        tls = request.get_extra_info("ssl_object")
+        shown = tls.getpeercert(binary_form=True) if tls is not None else None
+        if shown is None:
+            return self._nobody
+        if shown not in self._known:
+            for path in self._hosts.rglob("identity.json"):
+                found = identity.load(path.parent)
+                assert found is not None
+                der = ssl.PEM_cert_to_DER_cert(found.certificate)
+                self._known[der] = identity.context_of(found)
+        return self._known[shown]
+
     def _order(self) -> list[str]:
         return self._random.sample(self._backends, len(self._backends))
 
@@ -112,6 +136,8 @@ class Proxy:
                     data=body,
                     headers=_headers(request),
                     timeout=_PATIENCE,
+                    ssl=self._as(request),
+                    server_hostname=CONTROL_NAME,
                 ) as answer:
                     content = await answer.read()
                     if answer.status >= 500:
@@ -129,7 +155,13 @@ class Proxy:
         assert self._session is not None
         url = self._order()[0] + path
         try:
-            async with self._session.get(url, headers=_headers(request), timeout=_PATIENCE) as answer:
+            async with self._session.get(
+                url,
+                headers=_headers(request),
+                timeout=_PATIENCE,
+                ssl=self._as(request),
+                server_hostname=CONTROL_NAME,
+            ) as answer:
                 found = web.StreamResponse(status=answer.status)
                 if answer.content_length is not None:
                     found.content_length = answer.content_length
@@ -142,4 +174,4 @@ class Proxy:
 
 
 def _headers(request: web.Request) -> dict[str, str]:
-    return {k: v for k, v in request.headers.items() if k in {"Authorization", "Content-Type"}}
+    return {k: v for k, v in request.headers.items() if k == "Content-Type"}

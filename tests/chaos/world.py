@@ -12,12 +12,15 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from moorage.agentlink.registry import Registry
+from moorage.agentlink.authority import Authority
+from moorage.agentlink.certificates import Certificates
+from moorage.agentlink.enrolment import Enrolment
 from moorage.lab import up as lab
 from moorage.lab.ovn import OvnCentral
 from moorage.server import migrations
 from moorage.store.database import Database
 from moorage.store.embedded import SETTINGS, EmbeddedPostgres
+from moorage.store.signals import Signals
 from tests.chaos.programs import Program
 from tests.chaos.proxy import Proxy
 from tests.support.identity import Identity, free_ports
@@ -65,7 +68,9 @@ class World:
         self.proxy: Proxy
         self.identity: Identity
         self.image = ""
-        self.tokens: dict[str, str] = {}
+        self.tickets: dict[str, str] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        self.authority = Authority.kept(folder)
 
     @property
     def programs(self) -> list[Program]:
@@ -128,8 +133,8 @@ class World:
             file,
             self.folder / "lab",
             southbound=OvnCentral(self.folder / "ovn").sb_socket,
-            control_url=f"http+unix://{self.folder / 'agent.sock'}",
-            enroll=lambda name: self.tokens[name],
+            control_url=f"https+unix://{self.folder / 'agent.sock'}",
+            enroll=lambda name: self.tickets[name],
         )
 
     def kill_real_agent(self, name: str) -> None:
@@ -150,14 +155,16 @@ class World:
             "MOORAGE_IDENTITY_URL": self.identity.auth_url,
             "MOORAGE_IDENTITY_PASSWORD": self.identity.service_password,
             "MOORAGE_IMAGE_URL": self.identity.image_url,
+            "MOORAGE_AGENT_CA_KEY": str(self.folder / "agents-ca.key"),
+            "MOORAGE_AGENT_CA_CERTS": str(self.folder / "agents-ca.crt"),
             "MOORAGE_CONDUCTOR_LEASE": str(self.setting.lease),
             "MOORAGE_QUOTA_INSTANCES": "100",
             "MOORAGE_QUOTA_CORES": "100",
             **ovn,
         }
         for number in (1, 2):
-            *apis, metrics, metrics_too = free_ports(5)
-            ports = dict(zip(("compute", "placement", "network"), apis, strict=True))
+            *apis, metrics, metrics_too = free_ports(6)
+            ports = dict(zip(("compute", "placement", "network", "agent"), apis, strict=True))
             self.urls.append({api: f"http://127.0.0.1:{port}" for api, port in ports.items()})
             env = {
                 **shared,
@@ -191,7 +198,12 @@ class World:
                     await asyncio.sleep(0.1)
 
     async def _proxy(self, stack: contextlib.AsyncExitStack) -> None:
-        self.proxy = Proxy([urls["compute"] for urls in self.urls], self.setting.seed)
+        self.proxy = Proxy(
+            [urls["agent"].replace("http:", "https:") for urls in self.urls],
+            self.setting.seed,
+            self.authority,
+            self.folder,
+        )
         self.proxy_port = free_ports(1)[0]
         await self.proxy.start(self.proxy_port, self.folder / "agent.sock")
         stack.push_async_callback(self.proxy.stop)
@@ -200,22 +212,22 @@ class World:
         setting = self.setting
         database = self.database()
         await database.open()
-        registry = Registry(database)
+        enrolment = Enrolment(self.authority, Certificates(database, Signals(database), lambda _host: None))
         async with database.transaction() as tx:
-            token = await registry.create_token(tx, uses=setting.hosts)
-            real = {name: await registry.create_token(tx, host=name) for name in ("real1", "real2")}
+            ticket = await enrolment.create_ticket(tx, uses=setting.hosts)
+            real = {name: await enrolment.create_ticket(tx, host=name) for name in ("real1", "real2")}
         each = setting.hosts // setting.groups
         for number in range(1, setting.groups + 1):
             group = f"rack{number}"
             folder = self.folder / "hosts" / group
             folder.mkdir(parents=True)
             words = (
-                f"http://127.0.0.1:{self.proxy_port}/{group}",
+                f"https://127.0.0.1:{self.proxy_port}/{group}",
                 folder,
                 group,
                 each,
                 setting.seed * 100 + number,
-                token,
+                ticket,
                 setting.latency,
                 setting.fault_rate,
             )
@@ -225,7 +237,7 @@ class World:
             await fleet.start()
         if setting.real:
             stack.push_async_callback(asyncio.to_thread, lab.down, self.folder / "lab")
-            self.tokens = real
+            self.tickets = real
             await asyncio.to_thread(self.build_lab)
         wanted = each * setting.groups + 2 * setting.real
         async with asyncio.timeout(120):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.agent import credentials
+from moorage.agent import identity as agent_identity
 from moorage.agent.fleet import hosts as many_hosts
 from moorage.agent.link import Link, Transport
 from moorage.audit import audit
@@ -47,10 +47,10 @@ async def spoken_by_hand(cloud: TestCloud, name: str = HOST) -> AsyncIterator[tu
     agent = cloud.fleet.agents[name]
     report = await agent.report()
     await cloud.fleet.stop_host(name)
-    known = credentials.load(agent.settings.state_dir)
+    known = agent_identity.load(agent.settings.state_dir)
     assert known is not None
-    async with Transport(cloud.cloud.url("compute")) as transport:
-        yield Link(transport, known.secret), report
+    async with Transport(cloud.cloud.url("agent")) as transport:
+        yield Link(transport, known), report
 
 
 async def restarted(cloud: TestCloud, name: str = HOST) -> None:

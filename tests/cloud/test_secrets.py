@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -14,7 +13,7 @@ import psutil
 
 from tests.support.identity import Identity, free_ports
 
-PORTS = ("COMPUTE_PORT", "PLACEMENT_PORT", "NETWORK_PORT", "METRICS_PORT")
+PORTS = ("COMPUTE_PORT", "PLACEMENT_PORT", "NETWORK_PORT", "AGENT_PORT", "METRICS_PORT")
 
 
 @asynccontextmanager
@@ -91,9 +90,11 @@ async def test_no_secret_is_logged_shown_measured_or_passed_as_an_argument(
     found["config show"] = shown.read_text()
     found["log"] = log.read_text()
     found["arguments of Keystone and Glance"] = arguments(os.getpid())
-    for path in (state / "simulated").glob("*/credential.json"):
-        for value in re.findall(r'"([A-Za-z0-9_-]{32,})"', path.read_text()):
-            secrets[f"the credential of a host in {path.parent.name}"] = value
+    keys = {"authority": (state / "agents-ca.key").read_text()}
+    for path in (state / "simulated").glob("*/identity.json"):
+        keys[path.parent.name] = json.loads(path.read_text())["key"]
+    assert len(keys) > 1
+    secrets.update({f"the key of {name}": pem.splitlines()[1] for name, pem in keys.items()})
 
     assert "token = ***" in found["config show"]
     assert "postgres:***@" in found["config show"]

@@ -116,7 +116,7 @@ async def test_an_agent_boots_and_deletes_a_guest_and_goes_with_the_lab(
     async with AgentServer(database_url) as server:
 
         def enroll(host: str) -> str:
-            return asyncio.run_coroutine_threadsafe(server.token(host), loop).result(30)
+            return asyncio.run_coroutine_threadsafe(server.ticket(host), loop).result(30)
 
         def build() -> up.Record:
             return up.up(model.default_file(), state, control_url=server.url, enroll=enroll)

@@ -109,7 +109,7 @@ def booted(user: Any, server_id: str) -> Any:
 @pytest.fixture(scope="module")
 def cloud(lab_machine: None) -> Iterator[MoorageUp]:
     state = Path(tempfile.mkdtemp(prefix="mc-"))
-    made = MoorageUp(state, hosts="lab", compute_power_sync_grace=5)
+    made = MoorageUp(state, hosts="lab", compute_power_sync_grace=5, compute_power_sync_interval=2)
     try:
         made.start()
         yield made

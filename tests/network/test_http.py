@@ -302,15 +302,50 @@ async def test_pages_and_order(member):
     path = "/networks?sort_key=name&sort_dir=desc&limit=2"
     first = await member("GET", path, status=200)
     assert [n["name"] for n in first["networks"]] == ["c", "b"]
-    [link] = first["networks_links"]
-    assert link["rel"] == "next"
+    link, previous = first["networks_links"]
+    assert (link["rel"], previous["rel"]) == ("next", "previous")
     second = await member("GET", link["href"].partition("/v2.0")[2], status=200)
     assert [n["name"] for n in second["networks"]] == ["a", "a"]
+    [back] = [x for x in second["networks_links"] if x["rel"] == "previous"]
+    again = await member("GET", back["href"].partition("/v2.0")[2], status=200)
+    assert [n["name"] for n in again["networks"]] == ["c", "b"]
     assert len({n["id"] for n in second["networks"]}) == 2
     await member("GET", "/networks?sort_key=colour", status=400)
     await member("GET", "/networks?limit=x", status=400)
     assert len((await member("GET", "/networks?name=a&name=b", status=200))["networks"]) == 3
     assert (await member("GET", "/networks?status=DOWN", status=200))["networks"] == []
+
+
+async def test_a_marker_that_the_caller_does_not_see_is_refused(member, other):
+    mine, _ = await make_network(member)
+    for marker in (ALIEN, mine["id"]):
+        for plural in ("networks", "subnets", "ports", "security-groups", "security-group-rules"):
+            refused = await other("GET", f"/{plural}?limit=1&marker={marker}", status=400)
+            assert "marker" in refused["NeutronError"]["message"]
+
+
+async def test_what_was_read_at_another_revision_is_neither_changed_nor_deleted(member):
+    network, subnet = await make_network(member)
+    port = (await member("POST", "/ports", {"port": {"network_id": network["id"]}}, 201))["port"]
+    group = (await member("POST", "/security-groups", {"security_group": {"name": "g"}}, 201))[
+        "security_group"
+    ]
+    rule = group["security_group_rules"][0]
+    for plural, thing in (
+        ("security-group-rules", rule),
+        ("ports", port),
+        ("security-groups", group),
+        ("subnets", subnet),
+        ("networks", network),
+    ):
+        path, kind = f"/{plural}/{thing['id']}", plural.replace("-", "_")[:-1]
+        now = (await member("GET", path, status=200))[kind]["revision_number"]
+        for wrong in ("9999", "x", "\u00b2", "9" * 30):
+            status = 412 if wrong == "9999" else 400
+            await member("DELETE", path, status=status, If_Match=f"revision_number={wrong}".encode("latin-1"))
+        if kind != "security_group_rule":
+            await member("PUT", path, {kind: {"name": "x"}}, 412, If_Match="revision_number=9999")
+        await member("DELETE", path, status=204, If_Match=f"revision_number={now}")
 
 
 async def test_a_filter_that_a_resource_does_not_have_is_refused(member, admin):

@@ -79,6 +79,13 @@ async def test_what_no_column_can_hold_is_the_callers_mistake(
             await ADD.run(tx, **values)
 
 
+async def test_a_regular_expression_that_is_none_is_the_callers_mistake(things: Database) -> None:
+    for pattern in ("(?P<", "[", "*"):
+        async with things.read() as tx:
+            with pytest.raises(ValueRefused):
+                await tx.fetch("SELECT id FROM things WHERE 'a' ~ $1", (pattern,))
+
+
 async def test_a_signal_arrives_after_the_commit(things: Database) -> None:
     signals = Signals(things)
     subscription = signals.subscribe("things")

@@ -1,18 +1,19 @@
-"""A control plane's agent API alone: real HTTP on a unix socket, real PostgreSQL, what it was told in lists."""
+"""A control plane's agent API alone: real HTTP over TLS on a unix socket, real PostgreSQL, what it was told in lists."""
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-import uvicorn
-
 from moorage.agentlink.http.routes import agent_api
 from moorage.agentlink.service import AgentLink
+from moorage.server.listeners import Listeners
 from moorage.store.database import Database, Tx
 from moorage.store.signals import Signals
-from moorage.wire.messages import Event, HostReport, Result
+from moorage.wire.messages import Event, HostReport, Result, Verdict
+from support.authority import AUTHORITY
 
 
 class AgentServer:
@@ -24,6 +25,7 @@ class AgentServer:
         self.link = AgentLink(
             self.database,
             self.signals,
+            authority=AUTHORITY,
             on_result=self.on_result,
             on_event=self.on_event,
             on_report=self.on_report,
@@ -32,43 +34,35 @@ class AgentServer:
         self.events: list[tuple[str, Event]] = []
         self.reports: list[tuple[str, HostReport]] = []
         self.reject: set[str] = set()
+        self.verdicts: dict[str, Verdict] = {}
+        self.judged: list[tuple[str, list[str]]] = []
+        self.link.judge = self.judge
         self._changed = asyncio.Condition()
         self._stack = contextlib.AsyncExitStack()
-        self._server: uvicorn.Server | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._listeners = Listeners()
 
     async def __aenter__(self) -> Self:
         await self.database.open()
         await self.signals.start()
         folder = self._stack.enter_context(TemporaryDirectory(prefix="moorage-", dir="/tmp"))
         self.socket = Path(folder, "agent.sock")
-        self.url = f"http+unix://{self.socket}"
+        self.url = f"https+unix://{self.socket}"
         await self.serve()
         return self
 
     async def serve(self) -> None:
         """Begin to answer."""
         await self.link.start()
-        config = uvicorn.Config(
-            agent_api(self.link),
-            uds=str(self.socket),
-            log_config=None,
-            lifespan="off",
-            timeout_graceful_shutdown=2,
-        )
-        self._server = uvicorn.Server(config)
-        self._task = asyncio.create_task(self._server._serve())
-        while not self._server.started:
-            await asyncio.sleep(0.01)
+        self._listeners = Listeners()
+        self._listeners.add_unix(agent_api(self.link), self.socket, tls=AUTHORITY.server_context())
+        await self._listeners.start()
 
     async def silence(self) -> None:
         """Stop answering, as a process that ends."""
-        assert self._server is not None
-        assert self._task is not None
+        closing = asyncio.ensure_future(self._listeners.stop())
+        await asyncio.sleep(0)
         await self.link.stop()
-        self._server.should_exit = True
-        await self._task
-        self.socket.unlink(missing_ok=True)
+        await closing
 
     async def __aexit__(self, *_: object) -> None:
         await self.silence()
@@ -91,6 +85,12 @@ class AgentServer:
         self.reports.append((host, report))
         await self._tell()
 
+    async def judge(self, _tx: Tx, host: str, server_ids: Sequence[str]) -> dict[str, Verdict]:
+        """Guests may be where they are, unless ``verdicts`` says otherwise."""
+        self.judged.append((host, list(server_ids)))
+        await self._tell()
+        return {server_id: self.verdicts.get(server_id, "keep") for server_id in server_ids}
+
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
@@ -105,10 +105,10 @@ class AgentServer:
         await self.until(lambda: command_id in self.results)
         return self.results[command_id][-1]
 
-    async def token(self, host: str | None = None, uses: int = 1) -> str:
-        """An enrolment token."""
+    async def ticket(self, host: str | None = None, uses: int = 1) -> str:
+        """An enrolment ticket."""
         async with self.database.transaction() as tx:
-            return await self.link.registry.create_token(tx, host=host, uses=uses)
+            return await self.link.enrolment.create_ticket(tx, host=host, uses=uses)
 
     async def send(self, host: str, payload: Any, *, operation: str, step: str = "do", fence: int = 1) -> str:
         """Enqueue one command in a transaction of its own."""

@@ -16,6 +16,7 @@ from moorage.server.cloud import Cloud
 from moorage.server.cloud import Identity as CloudIdentity
 from moorage.server.options import options
 from moorage.store.database import Database
+from tests.support.authority import AUTHORITY
 from tests.support.identity import Identity
 
 
@@ -97,6 +98,7 @@ async def running_cloud(
             "placement_port": 0,
             "network_port": 0,
             "metrics.port": 0,
+            "agent_port": 0,
             **{k.replace("__", "."): v for k, v in overrides.items()},
         },
     )
@@ -106,12 +108,12 @@ async def running_cloud(
         username="moorage",
         password=identity.service_password,
     )
-    cloud = Cloud(conf, database, facts, faults=faults, fuse=fuse)
+    cloud = Cloud(conf, database, facts, authority=AUTHORITY, faults=faults, fuse=fuse)
     await cloud.start()
     wanted = list(many_hosts(hosts)) if isinstance(hosts, int) else hosts
     async with database.transaction() as tx:
-        token = await cloud.link.registry.create_token(tx, uses=len(wanted) + 1)
-    fleet = Fleet(cloud.url("compute"), wanted, token=token, behaviour=behaviour, heartbeat=heartbeat)
+        ticket = await cloud.link.enrolment.create_ticket(tx, uses=len(wanted) + 1)
+    fleet = Fleet(cloud.url("agent"), wanted, ticket=ticket, behaviour=behaviour, heartbeat=heartbeat)
     try:
         await fleet.start()
         await reported(cloud, len(wanted))

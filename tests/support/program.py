@@ -26,7 +26,8 @@ class MoorageUp:
         self.state = state
         self.log = state / "cloud.log"
         self._ports = {
-            name: free_port() for name in ("compute", "placement", "network", "identity", "image", "metrics")
+            name: free_port()
+            for name in ("compute", "placement", "network", "agent", "identity", "image", "metrics")
         }
         settings: dict[str, object] = {f"{name}_port": port for name, port in self._ports.items()} | options
         self._environ = {

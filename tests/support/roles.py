@@ -1,8 +1,12 @@
 """Who sends requests: each kind of caller with a real credential."""
 
+import hashlib
+import ssl
 from collections.abc import Mapping
+from typing import Any
 
-from moorage.agent import credentials
+from moorage.agent import identity as agent_identity
+from moorage.api.auth import PEER
 from tests.support.cloud import TestCloud
 
 # column: (user, what its token is scoped to)
@@ -19,6 +23,7 @@ USERS: Mapping[str, tuple[str, str]] = {
     "domain admin": ("demo-admin", "domain"),
     "service": ("glance", "project"),
 }
+_SHOWN = "x-shown-certificate"
 CALLERS = ("nobody", "expired", *USERS, "host")
 
 
@@ -32,7 +37,19 @@ async def credentials_of(cloud: TestCloud) -> dict[str, dict[str, str]]:
     for name, (user, scope) in USERS.items():
         found[name] = {"X-Auth-Token": await identity.token(user, scope)}
     host = next(iter(cloud.fleet.agents.values()))
-    credential = credentials.load(host.settings.state_dir)
-    assert credential is not None
-    found["host"] = {"Authorization": f"Bearer {credential.secret}"}
+    known = agent_identity.load(host.settings.state_dir)
+    assert known is not None
+    der = ssl.PEM_cert_to_DER_cert(known.certificate)
+    found["host"] = {_SHOWN: hashlib.sha256(der).hexdigest()}
     return found
+
+
+def shown(app: Any) -> Any:
+    """``app``, asked over connections whose sender has shown the certificate that the host's header names."""
+
+    async def asked(scope: Any, receive: Any, send: Any) -> None:
+        named = dict(scope["headers"]).get(_SHOWN.encode())
+        peer = bytes.fromhex(named.decode()) if named else None
+        await app({**scope, PEER: peer}, receive, send)
+
+    return asked

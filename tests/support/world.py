@@ -12,12 +12,14 @@ from moorage.store.database import Database
 from tests.support.cloud import Client, TestCloud
 
 MARK = "marked-a7f3"
+# Flavors are everybody's: nothing of theirs is marked.
+SPEC = "public-spec"
 CLASS, TRAIT = "CUSTOM_MARKED", "CUSTOM_MARKED_TRAIT"
 
 
 class World(msgspec.Struct, kw_only=True):
     """Ids. ``stopped`` is a server that is off; of the resource providers, ``spare`` holds nothing and ``stocked`` an
-    unused inventory; ``token`` enrols a host."""
+    unused inventory; ``ticket`` enrols a host."""
 
     project: str
     image: str
@@ -44,13 +46,15 @@ class World(msgspec.Struct, kw_only=True):
     host_id: str
     spare: str
     stocked: str
-    token: str
+    ticket: str
     agent: str
 
     def path(self, port: str, template: str) -> str:
         """A path of the tables with this world's ids in it."""
         collection = template.removeprefix("/v2.0").lstrip("/").partition("/")[0]
         ids = self._network_ids() if port == "network" else self._ids()
+        if "/flavors/" in template:
+            template = template.replace("{key}", SPEC)
         for name, value in {**ids, "id": ids.get(collection, "")}.items():
             template = template.replace(f"{{{name}}}", value)
         if collection == "traits":
@@ -151,7 +155,7 @@ async def _networks(demo: Client) -> dict[str, str]:
 async def _flavors(admin: Client, project: str) -> dict[str, str]:
     size = {"ram": 64, "vcpus": 1, "disk": 1}
     flavor = (await admin.make("compute", "/flavors", {"flavor": {"name": "tiny", **size}}))["flavor"]["id"]
-    specs = {"extra_specs": {MARK: "1"}}
+    specs = {"extra_specs": {SPEC: "1"}}
     await admin.request("compute", "POST", f"/flavors/{flavor}/os-extra_specs", specs)
     hidden = {"name": f"{MARK} private", "os-flavor-access:is_public": False, **size}
     private = (await admin.make("compute", "/flavors", {"flavor": hidden}))["flavor"]["id"]
@@ -208,7 +212,7 @@ async def _hosts(admin: Client) -> dict[str, str]:
     )
     stock = {"resource_class": "VCPU", "total": 2}
     await admin.request("placement", "POST", f"/resource_providers/{stocked}/inventories", stock)
-    token = await admin.make("compute", "/moorage/v1/hosts/new-host/token", None)
+    ticket = await admin.make("compute", "/moorage/v1/hosts/new-host/ticket", None)
     hypervisors = (await admin.get("compute", "/os-hypervisors", version="2.96"))["hypervisors"]
     first = min(hypervisors, key=lambda h: str(h["hypervisor_hostname"]))
     add = {"add_host": {"host": first["hypervisor_hostname"]}}
@@ -221,7 +225,7 @@ async def _hosts(admin: Client) -> dict[str, str]:
         "host_id": first["id"],
         "spare": spare,
         "stocked": stocked,
-        "token": token["token"],
+        "ticket": ticket["ticket"],
     }
 
 

@@ -1,27 +1,26 @@
 """One agent: its parts put together, and the three loops that talk to the control plane."""
 
 import asyncio
-import inspect
 import random
-from collections.abc import Awaitable, Callable
 
-from moorage.agent import credentials, facts
+from moorage.agent import facts
 from moorage.agent.config import Settings
 from moorage.agent.datapaths.base import Datapath
-from moorage.agent.errors import CredentialRefused, ResultUnknown
+from moorage.agent.errors import ResultUnknown
 from moorage.agent.guests import Guests
 from moorage.agent.hypervisors.base import Hypervisor
+from moorage.agent.joining import Joining, TicketSource
 from moorage.agent.journal import Journal
-from moorage.agent.link import Link, Transport, enroll
+from moorage.agent.link import Link, Transport
 from moorage.agent.loop import CommandLoop
 from moorage.agent.outbox import Outbox
-from moorage.core.errors import BadRequest, MoorageError, Unavailable
+from moorage.agent.returning import Returning
+from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
-from moorage.wire.messages import EnrollRequest, Event, HostReport, Uplink
+from moorage.wire.messages import Event, HostReport, Uplink
 from moorage.wire.protocol import PROTOCOL
 
 log = get_logger(__name__)
-TokenSource = Callable[[str], Awaitable[str | None] | str | None]
 
 
 class Agent:
@@ -34,15 +33,15 @@ class Agent:
         journal: Journal,
         hypervisor: Hypervisor,
         datapath: Datapath,
-        token: TokenSource | None = None,
+        ticket: TicketSource | None = None,
     ) -> None:
         self.settings = settings
         self.guests = Guests(hypervisor, datapath)
-        self._transport = transport
+        self._joining = Joining(settings, transport, ticket)
         self._journal = journal
-        self._token = token
         self._outbox = Outbox()
         self._loop = CommandLoop(self.guests, journal, self._outbox, settings.max_commands)
+        self.returning = Returning(self.guests, self._loop, self._outbox)
         self.enrolled = asyncio.Event()
         hypervisor.on_ended = self._guest_ended
 
@@ -50,10 +49,9 @@ class Agent:
         """Find the guests, enrol if need be, then serve."""
         try:
             await self.guests.datapath.start()
-            link = await self._join()
+            link = await self._joining.join(Backoff(self.settings.host).wait)
             await self.guests.hypervisor.start(link.download)
             self.enrolled.set()
-            self._outbox.put(events=await self.guests.recover())
             for result in await self._journal.unacknowledged():
                 self._outbox.put(result)
             async with asyncio.TaskGroup() as tasks:
@@ -70,49 +68,18 @@ class Agent:
         data = {"server_id": server_id, "power_state": "shutdown"}
         self._outbox.put(events=[Event(kind="guest.power", data=data)])
 
-    async def _join(self) -> Link:
-        backoff = Backoff(self.settings.host)
-        while (known := await asyncio.to_thread(credentials.load, self.settings.state_dir)) is None:
-            try:
-                await self._enroll()
-            except (Unavailable, CredentialRefused) as error:
-                await backoff.wait("agent.enroll_failed", error)
-        return Link(self._transport, known.secret)
-
-    async def _enroll(self) -> None:
-        name = self.settings.host
-        token = self._token(name) if self._token else self.settings.enroll_token
-        if inspect.isawaitable(token):
-            token = await token
-        if token is None:
-            message = (
-                f"host {name} has no credential in {self.settings.state_dir} and no token: "
-                "have one made with `moorage host enroll` and give it as enroll_token"
-            )
-            raise BadRequest(message, field="enroll_token")
-        secret = await asyncio.to_thread(credentials.propose, self.settings.state_dir)
-        request = EnrollRequest(
-            token=token,
-            credential=secret,
-            name=name,
-            protocol=PROTOCOL,
-            agent_version=facts.agent_version(),
-        )
-        reply = await enroll(self._transport, request)
-        credential = credentials.Credential(reply.host_id, secret)
-        await asyncio.to_thread(credentials.save, self.settings.state_dir, credential)
-        log.info("agent.enrolled", host=name, host_id=reply.host_id)
-
     async def _take_commands(self, link: Link) -> None:
         backoff = Backoff(self.settings.host)
         after = 0
         while True:
             await self._loop.has_room()
             try:
+                await self.returning.settle(link)
                 commands = await link.poll(after=after, wait=self.settings.poll_wait)
             except MoorageError as error:
                 # An answer may have been lost on the way: ask for all that is unfinished.
                 after = 0
+                self.returning.cut_off()
                 await backoff.wait("agent.poll_failed", error)
                 continue
             backoff.reset()
@@ -151,7 +118,8 @@ class Agent:
         backoff = Backoff(self.settings.host, most=self.settings.heartbeat)
         while True:
             try:
-                await link.report(await self.report())
+                if (await link.report(await self.report())).renew:
+                    await self._joining.renew(link)
             except MoorageError as error:
                 await backoff.wait("agent.report_failed", error)
                 continue

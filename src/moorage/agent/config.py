@@ -11,18 +11,22 @@ from moorage.core.config import Group
 _OPTS = [
     cfg.StrOpt(
         "control_url",
-        default="http://127.0.0.1:8774",
-        help="Where the control plane's agent API is: http://HOST:PORT, https://..., or "
-        "http+unix:///PATH.sock for a socket on the same machine.",
+        default="https://127.0.0.1:8790",
+        help="Where the control plane's agent API is: https://HOST:PORT, or "
+        "https+unix:///PATH.sock for a socket on the same machine.",
     ),
     cfg.StrOpt("host", help="The name of this host in the cloud. Default: the machine's host name."),
     cfg.StrOpt(
         "state_dir",
         default="/var/lib/moorage-agent",
-        help="Folder of the credential, the journal, the images and the guests. Nothing is written elsewhere.",
+        help="Folder of the identity, the journal, the images and the guests. Nothing is written elsewhere.",
     ),
-    cfg.StrOpt("enroll_token", secret=True, help="One-time token; needed until the host has a credential."),
-    cfg.StrOpt("enroll_token_file", help="A file with the one-time token, instead of enroll_token."),
+    cfg.StrOpt(
+        "enroll_token",
+        secret=True,
+        help="Ticket of `moorage host enroll`; needed until the host has an identity, and to give it a new one.",
+    ),
+    cfg.StrOpt("enroll_token_file", help="A file with the ticket, instead of enroll_token."),
     cfg.StrOpt("hypervisor", default="qemu", choices=["qemu", "simulated"], help="What runs the guests."),
     cfg.StrOpt("datapath", default="ovn", choices=["ovn", "simulated"], help="What plugs their ports."),
     cfg.FloatOpt("heartbeat", default=10.0, min=0.1, help="Seconds between two reports."),

@@ -1,6 +1,6 @@
-"""Many simulated hosts in one process, over one pool of connections: for tests, benchmarks and clouds without QEMU.
+"""Many simulated hosts in one process, over one pool: for tests, benchmarks and clouds without QEMU.
 
-Each is a whole agent (its own credential, polls, journal and guests), so the control plane sees no difference.
+Each is a whole agent (its own certificate, connections, polls, journal and guests), so the control plane sees no difference.
 """
 
 import asyncio
@@ -12,10 +12,11 @@ from typing import Self
 
 import msgspec
 
-from moorage.agent.agent import Agent, TokenSource
+from moorage.agent.agent import Agent
 from moorage.agent.config import Settings
 from moorage.agent.datapaths.simulated import SimulatedDatapath
 from moorage.agent.hypervisors.simulated import Behaviour, SimulatedHypervisor
+from moorage.agent.joining import TicketSource
 from moorage.agent.journal import FileJournal, MemoryJournal
 from moorage.agent.link import Transport
 
@@ -41,8 +42,8 @@ def hosts(count: int, prefix: str = "sim") -> Iterator[SimulatedHost]:
 class Fleet:
     """``start`` returns when every host is enrolled; ``stop`` ends them all.
 
-    ``token`` gives a one-time token for a host's name, or is one token that may be used by all. With
-    ``state_dir`` credentials, journals and guests outlive the process; without it they live in a temporary folder.
+    ``ticket`` gives an enrolment ticket for a host's name, or is one that may be used by all. With
+    ``state_dir`` identities, journals and guests outlive the process; without it they live in a temporary folder.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Fleet:
         control_url: str,
         hosts: Iterable[SimulatedHost],
         *,
-        token: str | TokenSource,
+        ticket: str | TicketSource,
         state_dir: Path | None = None,
         behaviour: Behaviour | None = None,
         heartbeat: float = 10.0,
@@ -70,7 +71,7 @@ class Fleet:
             poll_wait=poll_wait,
             max_commands=max_commands,
         )
-        self._token = token
+        self._ticket = ticket
         self._state_dir = state_dir
         self._stack = contextlib.AsyncExitStack()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -125,7 +126,7 @@ class Fleet:
             FileJournal(folder / "journal.sqlite") if self._state_dir else MemoryJournal(),
             SimulatedHypervisor(self.behaviour, folder / "guests" if self._state_dir else None),
             SimulatedDatapath(host.physical_networks),
-            self._token_for,
+            self._ticket_for,
         )
         self.agents[host.name] = agent
         self._tasks[host.name] = asyncio.create_task(agent.run(), name=f"agent-{host.name}")
@@ -149,5 +150,5 @@ class Fleet:
             if isinstance(outcome, Exception):
                 raise outcome
 
-    def _token_for(self, name: str) -> Awaitable[str | None] | str | None:
-        return self._token if isinstance(self._token, str) else self._token(name)
+    def _ticket_for(self, name: str) -> Awaitable[str | None] | str | None:
+        return self._ticket if isinstance(self._ticket, str) else self._ticket(name)

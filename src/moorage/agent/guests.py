@@ -98,16 +98,14 @@ class Guests:
         """guest.console"""
         return Done({"output": await self.hypervisor.console(request.server_id, request.length)})
 
-    async def recover(self) -> list[Event]:
-        """At start: plug again what belongs to known guests; its events, since earlier ones may be lost."""
-        events: list[Event] = []
-        for state in await self.hypervisor.guests():
-            try:
-                events.extend(await self._plug(await self.hypervisor.vifs(state.server_id)))
-            except DatapathFailure as error:
-                # The other guests' ports matter more than a clean start; this one's shows as down.
-                log.warning("guest.replug_failed", server=state.server_id, error=error.message)
-        return events
+    async def recover(self, server_id: str) -> tuple[Event, ...]:
+        """Plug again what belongs to a guest found at start; its events, since earlier ones may be lost."""
+        try:
+            return await self._plug(await self.hypervisor.vifs(server_id))
+        except (DatapathFailure, UnknownGuest) as error:
+            # The other guests' ports matter more than a clean start; this one's shows as down.
+            log.warning("guest.replug_failed", server=server_id, error=error.message)
+            return ()
 
     async def _plug(self, vifs: tuple[Vif, ...]) -> tuple[Event, ...]:
         if not vifs:

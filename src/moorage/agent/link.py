@@ -1,7 +1,13 @@
-"""The one outbound connection: enrol, poll for commands, send what is to be said. HTTP with JSON."""
+"""The one outbound connection: enrol, poll for commands, send what is to be said. HTTP over TLS, with JSON.
 
+Both sides show certificates of the control plane's authority, over TCP and over a socket alike. Connections are kept,
+so that a handshake is paid once for many requests.
+"""
+
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -9,16 +15,31 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
+from aiohttp.client_proto import ResponseHandler
 
+from moorage.agent import identity
 from moorage.agent.errors import CredentialRefused, LinkDown, ResultUnknown
+from moorage.agent.identity import Identity
 from moorage.core.errors import BadRequest
 from moorage.wire.coding import decode_commands, encode
-from moorage.wire.messages import Command, EnrollReply, EnrollRequest, HostReport, Uplink
+from moorage.wire.messages import (
+    Command,
+    EnrollReply,
+    EnrollRequest,
+    GuestList,
+    HostReport,
+    RenewReply,
+    RenewRequest,
+    ReportReply,
+    Uplink,
+    Verdict,
+    Verdicts,
+)
+from moorage.wire.tickets import CONTROL_NAME, Ticket
 
 _MARGIN = 15.0  # seconds beyond a poll's wait after which the control plane counts as gone
 _SLOW = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
-_decode_enrolled = msgspec.json.Decoder(EnrollReply).decode
-
+_API = "/agent/v1"
 
 Download = Callable[[str], AbstractAsyncContextManager[aiohttp.StreamReader]]
 """Opens the bytes of an image by its path at the control plane."""
@@ -30,22 +51,20 @@ class Transport:
     def __init__(self, control_url: str) -> None:
         parts = urlsplit(control_url)
         self._socket: str | None = None
-        if parts.scheme == "http+unix":
-            self._socket, self.base = parts.path, "http://control"
-        elif parts.scheme in {"http", "https"} and parts.netloc:
+        if parts.scheme == "https+unix" and parts.path:
+            self._socket, self.base = parts.path, f"https://{CONTROL_NAME}"
+        elif parts.scheme == "https" and parts.netloc:
             self.base = control_url.rstrip("/")
         else:
-            message = (
-                f"control_url {control_url!r}: give http://HOST:PORT, https://... or http+unix:///PATH.sock"
-            )
+            message = f"control_url {control_url!r}: give https://HOST:PORT or https+unix:///PATH.sock"
             raise BadRequest(message, field="control_url")
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        # Given up before the server does (5 s by default): a request would meet the closing of its connection.
-        common: dict[str, Any] = {"limit": 0, "keepalive_timeout": 3.0}
+        # Given up before the server does (75 s): a request would meet the closing of its connection.
+        common: dict[str, Any] = {"limit": 0, "keepalive_timeout": 60.0}
         connector: aiohttp.BaseConnector = (
-            aiohttp.UnixConnector(self._socket, **common) if self._socket else aiohttp.TCPConnector(**common)
+            TlsUnixConnector(self._socket, **common) if self._socket else aiohttp.TCPConnector(**common)
         )
         self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self
@@ -62,21 +81,23 @@ class Transport:
         method: str,
         path: str,
         *,
-        credential: str | None = None,
+        tls: ssl.SSLContext,
         body: bytes | None = None,
         seconds: float = _MARGIN,
     ) -> bytes:
-        """One request; the body of a 2xx answer.
+        """One request with the certificate in ``tls``; the body of a 2xx answer.
 
         Raises CredentialRefused (401, 403), ResultUnknown (404), BadRequest (other 4xx), LinkDown (the rest).
         """
-        headers = {"Content-Type": "application/json"}
-        if credential is not None:
-            headers["Authorization"] = f"Bearer {credential}"
-        timeout = aiohttp.ClientTimeout(total=seconds)
         try:
             async with self._open().request(
-                method, self.base + path, data=body, headers=headers, timeout=timeout
+                method,
+                self.base + path,
+                data=body,
+                headers={"Content-Type": "application/json"},
+                timeout=aiohttp.ClientTimeout(total=seconds),
+                ssl=tls,
+                server_hostname=CONTROL_NAME,
             ) as answer:
                 content = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -86,11 +107,12 @@ class Transport:
         raise _refusal(answer.status, path, content)
 
     @contextlib.asynccontextmanager
-    async def stream(self, path: str, credential: str) -> AsyncIterator[aiohttp.StreamReader]:
+    async def stream(self, path: str, tls: ssl.SSLContext) -> AsyncIterator[aiohttp.StreamReader]:
         """The body of a GET as it comes. Raises as ``request`` does."""
-        headers = {"Authorization": f"Bearer {credential}"}
         try:
-            async with self._open().get(self.base + path, headers=headers, timeout=_SLOW) as answer:
+            async with self._open().get(
+                self.base + path, timeout=_SLOW, ssl=tls, server_hostname=CONTROL_NAME
+            ) as answer:
                 if answer.status != 200:
                     raise _refusal(answer.status, path, await answer.content.read(500))
                 yield answer.content
@@ -115,38 +137,69 @@ def _refusal(status: int, path: str, content: bytes) -> Exception:
     return LinkDown(told)
 
 
-async def enroll(transport: Transport, request: EnrollRequest) -> EnrollReply:
-    """Trade a one-time token for this host's credential."""
-    answer = await transport.request("POST", "/agent/v1/enroll", body=encode(request))
-    return _decode_enrolled(answer)
+class TlsUnixConnector(aiohttp.UnixConnector):
+    """aiohttp's own speaks no TLS over a socket; this one does as its connector for TCP."""
+
+    def close(self, *, abort_ssl: bool = True) -> Awaitable[None]:
+        """Close at once: no farewell is waited for."""
+        return super().close(abort_ssl=abort_ssl)
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        del traces
+        assert isinstance(req.ssl, ssl.SSLContext)
+        async with asyncio.timeout(timeout.sock_connect):
+            _, protocol = await self._loop.create_unix_connection(
+                self._factory, self.path, ssl=req.ssl, server_hostname=CONTROL_NAME
+            )
+        return protocol
+
+
+async def enroll(transport: Transport, request: EnrollRequest, ticket: Ticket) -> EnrollReply:
+    """Trade a ticket for this host's certificate."""
+    tls = identity.trusting(ticket)
+    answer = await transport.request("POST", f"{_API}/enroll", tls=tls, body=encode(request))
+    return msgspec.json.decode(answer, type=EnrollReply)
 
 
 class Link:
-    """What an enrolled host says and asks."""
+    """What an enrolled host says and asks, by its certificate."""
 
-    def __init__(self, transport: Transport, credential: str) -> None:
+    def __init__(self, transport: Transport, known: Identity) -> None:
         self._transport = transport
-        self._credential = credential
+        self.use(known)
+
+    def use(self, known: Identity) -> None:
+        """Be this host from the next connection on."""
+        self.identity = known
+        self._tls = identity.context_of(known)
 
     async def poll(self, *, after: int, wait: int) -> list[Command]:
         """Commands not seen yet; held open up to ``wait`` seconds. ``after`` 0 asks for all that are unfinished."""
-        path = f"/agent/v1/commands?wait={wait}&after={after}"
-        answer = await self._transport.request(
-            "GET", path, credential=self._credential, seconds=wait + _MARGIN
-        )
+        path = f"{_API}/commands?wait={wait}&after={after}"
+        answer = await self._transport.request("GET", path, tls=self._tls, seconds=wait + _MARGIN)
         return decode_commands(answer).commands
 
     async def send(self, uplink: Uplink) -> None:
         """Hand over results and events; returns once they are recorded."""
-        await self._post("/agent/v1/results", uplink)
+        await self._post("/results", uplink)
 
-    async def report(self, report: HostReport) -> None:
+    async def report(self, report: HostReport) -> ReportReply:
         """The heartbeat."""
-        await self._post("/agent/v1/report", report)
+        return msgspec.json.decode(await self._post("/report", report), type=ReportReply)
+
+    async def judge(self, guests: list[str]) -> dict[str, Verdict]:
+        """May these guests still be here? By server id."""
+        return msgspec.json.decode(await self._post("/guests", GuestList(guests)), type=Verdicts).verdicts
+
+    async def renew(self, csr: str) -> RenewReply:
+        """A certificate for a new key."""
+        return msgspec.json.decode(await self._post("/renew", RenewRequest(csr=csr)), type=RenewReply)
 
     def download(self, path: str) -> AbstractAsyncContextManager[aiohttp.StreamReader]:
         """An image, asked for as this host. Raises as ``Transport.stream`` does."""
-        return self._transport.stream(path, self._credential)
+        return self._transport.stream(path, self._tls)
 
-    async def _post(self, path: str, message: Any) -> None:
-        await self._transport.request("POST", path, credential=self._credential, body=encode(message))
+    async def _post(self, path: str, message: Any) -> bytes:
+        return await self._transport.request("POST", _API + path, tls=self._tls, body=encode(message))

@@ -2,6 +2,10 @@
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
 import msgspec
 from structlog.contextvars import bound_contextvars
@@ -10,13 +14,13 @@ from moorage.agent.errors import Refused
 from moorage.agent.guests import Done, Guests
 from moorage.agent.journal import Journal
 from moorage.agent.outbox import Outbox
-from moorage.core.clock import utcnow
 from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
 from moorage.wire.coding import UnknownKindError, payload_of
-from moorage.wire.messages import Command, CommandError, GuestPayload, Outcome, Result
+from moorage.wire.messages import Command, CommandError, DestroyGuest, GuestPayload, Outcome, Result
 
 log = get_logger(__name__)
+Work = Callable[[], Coroutine[Any, Any, None]]
 _BACKLOG = 512
 
 
@@ -29,7 +33,9 @@ class CommandLoop:
         self._outbox = outbox
         self._slots = asyncio.Semaphore(limit)
         self._running: dict[str, asyncio.Task[None]] = {}
+        # By guest: the task that the next command has to wait for, and the one that is at work.
         self._last: dict[str, asyncio.Task[None]] = {}
+        self._begun: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._room.set()
 
@@ -52,12 +58,24 @@ class CommandLoop:
             # Refused without the journal: nothing was touched, and asking again gives the same answer.
             self._outbox.put(_result(command, "refused", CommandError("agent.command_unknown", str(error))))
             return
-        guest = payload.server_id
-        task = asyncio.create_task(self._run(command, payload, self._last.get(guest)), name=command.kind)
-        self._running[command.id] = self._last[guest] = task
-        if len(self._running) >= _BACKLOG:
-            self._room.clear()
-        task.add_done_callback(lambda t: self._ended(command.id, guest, t))
+        self._begin(command.id, payload.server_id, partial(self._run, command, payload, time.monotonic()))
+
+    def destroy(self, server_id: str, failed: Callable[[], None]) -> None:
+        """Remove a guest that may not be here, in its turn; ``failed`` is called where it could not be."""
+        key = f"stale:{server_id}"
+        if key not in self._running:
+            self._begin(key, server_id, partial(self._remove, server_id, failed))
+
+    def drop_waiting(self) -> None:
+        """Forget the commands that have not begun; they are delivered again."""
+        begun = set(self._begun.values())
+        for key, task in list(self._running.items()):
+            if task not in begun:
+                # Not here any more at once: the same command may be delivered before the task has ended.
+                del self._running[key]
+                task.cancel()
+        # What comes next for a guest waits for what is at work on it.
+        self._last = dict(self._begun)
 
     async def close(self) -> None:
         """Abandon what runs; it is asked for again and resumed by the journal at the next start."""
@@ -66,21 +84,40 @@ class CommandLoop:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def _ended(self, command_id: str, guest: str, task: asyncio.Task[None]) -> None:
-        self._running.pop(command_id, None)
-        if self._last.get(guest) is task:
-            del self._last[guest]
-        self._room.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # The journal could not be written: no result may be claimed. The command is delivered again.
-            log.error("command.unrecorded", command=command_id, exc_info=error)
+    def _begin(self, key: str, guest: str, work: Work) -> None:
+        task = asyncio.create_task(self._in_turn(guest, self._last.get(guest), work), name=key)
+        self._running[key] = self._last[guest] = task
+        if len(self._running) >= _BACKLOG:
+            self._room.clear()
+        task.add_done_callback(lambda t: self._ended(key, guest, t))
 
-    async def _run(
-        self, command: Command, payload: GuestPayload, previous: asyncio.Task[None] | None
+    async def _in_turn(
+        self,
+        guest: str,
+        previous: asyncio.Task[None] | None,
+        work: Work,
     ) -> None:
         if previous is not None:
             await asyncio.wait([previous])
         async with self._slots:
+            task = asyncio.current_task()
+            assert task is not None
+            self._begun[guest] = task
+            await work()
+
+    def _ended(self, key: str, guest: str, task: asyncio.Task[None]) -> None:
+        if self._running.get(key) is task:
+            del self._running[key]
+        for tasks in (self._last, self._begun):
+            if tasks.get(guest) is task:
+                del tasks[guest]
+        self._room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The journal could not be written: no result may be claimed. The command is delivered again.
+            log.error("command.unrecorded", command=key, exc_info=error)
+
+    async def _run(self, command: Command, payload: GuestPayload, since: float) -> None:
+        with bound_contextvars(**_context(command)):
             verdict = await self._journal.accept(command)
             if verdict.action == "replay":
                 self._outbox.put(verdict.result)
@@ -89,13 +126,24 @@ class CommandLoop:
                 message = f"fence {command.fence} is older than {verdict.fence}, seen for the same step"
                 self._outbox.put(_result(command, "refused", CommandError("agent.fence_old", message)))
                 return
-            with bound_contextvars(operation=command.operation, step=command.step):
-                result, done = await self._perform(command, payload)
+            result, done = await self._perform(command, payload, since)
+            log.info("command.done", kind=command.kind, outcome=result.outcome, server=payload.server_id)
             await self._journal.finish(command, result)
             self._outbox.put(result, done.events)
 
-    async def _perform(self, command: Command, payload: GuestPayload) -> tuple[Result, Done]:
-        if command.deadline is not None and command.deadline < utcnow():
+    async def _remove(self, server_id: str, failed: Callable[[], None]) -> None:
+        try:
+            done = await self._guests.destroy(DestroyGuest(server_id=server_id))
+        except MoorageError as error:
+            log.warning("guest.stale_stays", server=server_id, error=error.message)
+            failed()
+        else:
+            log.info("guest.stale_removed", server=server_id)
+            self._outbox.put(events=done.events)
+
+    async def _perform(self, command: Command, payload: GuestPayload, since: float) -> tuple[Result, Done]:
+        # Both ends by this machine's steady clock: when it came, and how long it had from there.
+        if command.seconds_left is not None and time.monotonic() > since + command.seconds_left:
             error = CommandError("agent.deadline", f"{command.kind} came after its deadline")
             return _result(command, "refused", error), Done()
         try:
@@ -110,6 +158,12 @@ class CommandLoop:
             told = CommandError("agent.internal", f"{command.kind}: {type(error).__name__}: {error}")
             return _result(command, "failed", told), Done()
         return _result(command, "succeeded", data=done.data), done
+
+
+def _context(command: Command) -> dict[str, str]:
+    # For the logs: the names under which the control plane logs the same.
+    found = {"operation_id": command.operation, "step": command.step, "request_id": command.request_id}
+    return {key: value for key, value in found.items() if value}
 
 
 def _result(

@@ -93,6 +93,12 @@ class Dispatcher:
         if future is not None and not future.done():
             future.set_result(True)
 
+    def end_poll(self, host: str) -> None:
+        """Let the host's waiting poll return with nothing."""
+        future = self._waiting.get(host)
+        if future is not None and not future.done():
+            future.set_result(False)
+
     async def poll(self, host: str, *, after: int, wait: float) -> list[Command]:
         """The host's next commands in order; empty after ``wait`` seconds."""
         earlier = self._waiting.pop(host, None)

@@ -22,7 +22,7 @@ class TokenInvalid(Unauthorized):
 
 
 class CredentialInvalid(Unauthorized):
-    """A credential that is unknown or revoked."""
+    """No certificate, or one that was revoked or has expired."""
 
     code = "agentlink.credential_invalid"
 

@@ -55,6 +55,25 @@ class Reported(msgspec.Struct, frozen=True):
         return ran - {g.server_id for g in report.guests if g.power_state == "running"}
 
 
+class HostCertificate(msgspec.Struct, frozen=True):
+    """A certificate that a host may show; ``fingerprint`` is the SHA-256 of its DER form."""
+
+    fingerprint: bytes
+    created_at: datetime
+    expires_at: datetime
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A certificate that counts: its host, and its end."""
+
+    host: str
+    expires_at: datetime
+
+    def lasts(self, beyond: timedelta = timedelta()) -> bool:
+        """Whether it counts now, and will for so long."""
+        return utcnow() + beyond < self.expires_at
+
+
 class QueuedCommand(msgspec.Struct, frozen=True):
     """A command row as it is delivered."""
 
@@ -67,6 +86,7 @@ class QueuedCommand(msgspec.Struct, frozen=True):
     fence: int
     payload: dict[str, Any]
     deadline: datetime | None
+    request_id: str | None
 
     def to_wire(self) -> Command:
         """The form that agents read."""
@@ -78,7 +98,8 @@ class QueuedCommand(msgspec.Struct, frozen=True):
             fence=self.fence,
             kind=self.kind,
             payload=msgspec.Raw(msgspec.json.encode(self.payload)),
-            deadline=self.deadline,
+            seconds_left=seconds_left(self.deadline),
+            request_id=self.request_id,
         )
 
 
@@ -90,3 +111,8 @@ class EndedCommand(msgspec.Struct, frozen=True):
     step: str
     kind: str
     fence: int
+
+
+def seconds_left(deadline: datetime | None) -> float | None:
+    """What a host is told of a deadline: how long from now, by our clock, whatever the host's says."""
+    return None if deadline is None else (deadline - utcnow()).total_seconds()

@@ -1,33 +1,20 @@
-"""Hosts: enrolment, credentials, reports, up or down."""
+"""Hosts: reports, up or down, what operators rule."""
 
 import asyncio
-import hashlib
-import secrets
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from moorage.agentlink import statements as sql
 from moorage.agentlink.background import end
-from moorage.agentlink.errors import (
-    CredentialInvalid,
-    HostExists,
-    HostNotFound,
-    ProtocolTooOld,
-    TokenInvalid,
-)
-from moorage.agentlink.model import Host
-from moorage.core.clock import utcnow
-from moorage.core.errors import BadRequest, MoorageError
-from moorage.core.ids import new_id
+from moorage.agentlink.errors import HostNotFound
+from moorage.agentlink.model import Host, HostCertificate
+from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
 from moorage.store.database import Database, Tx
 from moorage.wire.coding import plain
-from moorage.wire.messages import EnrollReply, EnrollRequest, HostReport
-from moorage.wire.protocol import OLDEST, PROTOCOL
+from moorage.wire.messages import HostReport
 
 log = get_logger(__name__)
 HOSTS_CHANNEL = "hosts"
@@ -35,8 +22,6 @@ GUESTS_CHANNEL = "guests"
 """Notified when a host reports that a guest no longer runs."""
 OnReport = Callable[[Tx, str, HostReport], Awaitable[None]]
 
-_KNOWN_FOR = 60.0
-_KNOWN_MOST = 100_000
 _TOUCH_EVERY = 1.0
 
 
@@ -50,7 +35,6 @@ class Registry:
     def __init__(self, database: Database, on_report: OnReport | None = None) -> None:
         self.on_report = on_report
         self._database = database
-        self._known: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         # The last report of each host that came here, and the state of its row once it was written.
         self._reports: dict[str, tuple[HostReport, datetime]] = {}
         self._touched: set[str] = set()
@@ -65,73 +49,6 @@ class Registry:
         if self._task is not None:
             await end(self._task)
             self._task = None
-
-    # --- enrolment and credentials -----------------------------------------------------------------------------
-
-    async def create_token(
-        self, tx: Tx, *, host: str | None = None, uses: int = 1, lifetime: timedelta = timedelta(hours=1)
-    ) -> str:
-        """A token to enrol with, shown this once. For one host by name (also again), or any ``uses`` new names."""
-        token = secrets.token_urlsafe(32)
-        await sql.ADD_TOKEN.run(tx, hash=_hash(token), host=host, uses=uses, expires_at=utcnow() + lifetime)
-        return token
-
-    async def enroll(self, tx: Tx, request: EnrollRequest) -> EnrollReply:
-        """Accept a host's credential for a token; an earlier credential of the host ends.
-
-        The same credential again is accepted without looking at the token: the first answer was lost.
-        Raises TokenInvalid, HostExists, ProtocolTooOld, BadRequest for a credential that is too short.
-        """
-        if request.protocol < OLDEST:
-            message = (
-                f"the agent speaks protocol {request.protocol}; this control plane needs {OLDEST} or newer"
-            )
-            raise ProtocolTooOld(message, field="protocol")
-        if len(request.credential) < 32:
-            message = "the credential must have at least 32 characters"
-            raise BadRequest(message, field="credential")
-        credential = _hash(request.credential)
-        if await sql.CREDENTIAL.scalar(tx, hash=credential) == request.name:
-            known = await self.host(tx, request.name)
-            return EnrollReply(host_id=known.id, protocol=min(PROTOCOL, request.protocol))
-        used = await sql.USE_TOKEN.first(tx, hash=_hash(request.token), name=request.name)
-        if used is None:
-            message = f"the token is unknown, used up, expired, or not for host {request.name!r}: have a new one made"
-            raise TokenInvalid(message)
-        host_id = await sql.ADD_HOST.scalar(
-            tx, id=new_id(), name=request.name, protocol=request.protocol, agent_version=request.agent_version
-        )
-        if host_id is None:
-            if used[0] is None:
-                message = f"host {request.name!r} exists; enrol it again with a token made for this host"
-                raise HostExists(message, host=request.name)
-            host_id = (await self.host(tx, request.name)).id
-            await self.revoke(tx, request.name)
-        await sql.ADD_CREDENTIAL.run(tx, hash=credential, host=request.name)
-        await tx.notify(HOSTS_CHANNEL)
-        return EnrollReply(host_id=host_id, protocol=min(PROTOCOL, request.protocol))
-
-    async def revoke(self, tx: Tx, host: str) -> None:
-        """End the host's credential: here at once, in other processes within a minute."""
-        await sql.REVOKE.run(tx, host=host)
-        self._known = OrderedDict((k, v) for k, v in self._known.items() if v[1] != host)
-
-    async def host_of(self, credential: str) -> str:
-        """The name of the host whose credential this is; raises CredentialInvalid. Remembered for a minute."""
-        key = _hash(credential)
-        known = self._known.get(key)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
-        async with self._database.read() as tx:
-            host: str | None = await sql.CREDENTIAL.scalar(tx, hash=key)
-        if host is None:
-            self._known.pop(key, None)
-            message = "the host's credential is unknown or was revoked: enrol the host again"
-            raise CredentialInvalid(message)
-        self._known[key] = (time.monotonic() + _KNOWN_FOR, host)
-        if len(self._known) > _KNOWN_MOST:
-            self._known.popitem(last=False)
-        return host
 
     # --- reports -----------------------------------------------------------------------------------------------
 
@@ -198,6 +115,10 @@ class Registry:
             raise HostNotFound(message, host=name)
         return found
 
+    async def certificates(self, tx: Tx, name: str) -> list[HostCertificate]:
+        """The certificates that the host may show, oldest first; none once it was revoked."""
+        return await sql.CERTIFICATES_OF.all(tx, host=name)
+
     async def set_disabled(self, tx: Tx, name: str, *, disabled: bool, reason: str | None = None) -> Host:
         """Whether new servers may be placed on it; raises HostNotFound."""
         found = await sql.SET_DISABLED.first(
@@ -208,8 +129,3 @@ class Registry:
             raise HostNotFound(message, host=name)
         await tx.notify(HOSTS_CHANNEL)
         return found
-
-
-def _hash(secret: str) -> bytes:
-    # The secrets are 256 random bits: a plain hash cannot be searched.
-    return hashlib.sha256(secret.encode()).digest()

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert
 
-from moorage.agentlink.model import EndedCommand, Host, QueuedCommand, Reported
-from moorage.agentlink.tables import commands, enrollment_tokens, host_credentials, hosts
+from moorage.agentlink.model import EndedCommand, Host, HostCertificate, Known, QueuedCommand, Reported
+from moorage.agentlink.tables import commands, enrollment_tokens, host_certificates, hosts
 from moorage.store.schema import Json, Timestamp
 from moorage.store.statement import Statement, text_param, texts_param
 from moorage.wire.coding import KINDS
@@ -21,6 +21,7 @@ def _param(name: str, type_: sa.types.TypeEngine[Any]) -> sa.BindParameter[Any]:
 
 
 _hash = _param("hash", sa.LargeBinary())
+_key = _param("key", sa.LargeBinary())
 _queued = [commands.c[name] for name in QueuedCommand.__struct_fields__]
 
 # --- the queue -------------------------------------------------------------------------------------------------
@@ -34,6 +35,7 @@ _ENQUEUE = insert(commands).values(
     fence=_param("fence", sa.BigInteger()),
     payload=_param("payload", Json()),
     deadline=_param("deadline", Timestamp),
+    request_id=text_param("request_id"),
     delivered_at=sa.case((_param("local", sa.Boolean()), _now)),
 )
 _unfinished = commands.c.finished_at.is_(None)
@@ -154,6 +156,9 @@ PRUNE: Statement[object] = Statement(
 
 HOSTS = Statement(sa.select(hosts).order_by(hosts.c.name), row=Host)
 HOST = Statement(sa.select(hosts).where(hosts.c.name == text_param("name")), row=Host)
+LOCK_HOST: Statement[tuple[str]] = Statement(
+    sa.select(hosts.c.id).where(hosts.c.name == text_param("name")).with_for_update()
+)
 ADD_HOST: Statement[tuple[str]] = Statement(
     insert(hosts)
     .values(
@@ -226,7 +231,7 @@ GUESTS = sa.select(hosts.c.name.label("host"), _guest.c.server_id, _guest.c.powe
 LAST_REPORTS = sa.select(hosts.c.name.label("host"), hosts.c.last_seen).where(hosts.c.facts.is_not(None))
 """When each host was last heard of, with that report."""
 
-# --- credentials and tokens ------------------------------------------------------------------------------------
+# --- tickets and certificates ------------------------------------------------------------------------------------
 
 ADD_TOKEN: Statement[object] = Statement(
     sa.insert(enrollment_tokens).values(
@@ -247,12 +252,51 @@ USE_TOKEN = Statement[tuple[str | None]](
     .values(uses_left=enrollment_tokens.c.uses_left - 1)
     .returning(enrollment_tokens.c.host)
 )
-ADD_CREDENTIAL: Statement[object] = Statement(
-    sa.insert(host_credentials).values(hash=_hash, host=text_param("host"))
+PRUNE_TOKENS: Statement[object] = Statement(
+    sa.delete(enrollment_tokens).where(enrollment_tokens.c.expires_at < _now)
 )
-REVOKE: Statement[object] = Statement(
-    sa.delete(host_credentials).where(host_credentials.c.host == text_param("host"))
+_fingerprint = _param("fingerprint", sa.LargeBinary())
+ADD_CERTIFICATE: Statement[object] = Statement(
+    sa.insert(host_certificates).values(
+        fingerprint=_fingerprint,
+        key=_key,
+        host=text_param("host"),
+        certificate=text_param("certificate"),
+        expires_at=_param("expires_at", Timestamp),
+    )
 )
-CREDENTIAL: Statement[tuple[str]] = Statement(
-    sa.select(host_credentials.c.host).where(host_credentials.c.hash == _hash)
+CERTIFICATE = Statement(
+    sa.select(host_certificates.c.host, host_certificates.c.expires_at).where(
+        host_certificates.c.fingerprint == _fingerprint
+    ),
+    row=Known,
+)
+CERTIFICATES_THERE: Statement[tuple[bytes]] = Statement(
+    sa.select(host_certificates.c.fingerprint).where(
+        host_certificates.c.fingerprint == sa.any_(_param("fingerprints", postgresql.ARRAY(sa.LargeBinary)))
+    )
+)
+CERTIFICATES_OF = Statement(
+    sa.select(host_certificates.c.fingerprint, host_certificates.c.created_at, host_certificates.c.expires_at)
+    .where(host_certificates.c.host == text_param("host"))
+    .order_by(host_certificates.c.created_at),
+    row=HostCertificate,
+)
+CERTIFICATE_OF_KEY: Statement[tuple[str, str]] = Statement(
+    sa.select(hosts.c.id, host_certificates.c.certificate)
+    .join(hosts, hosts.c.name == host_certificates.c.host)
+    .where(
+        host_certificates.c.key == _key,
+        host_certificates.c.host == text_param("host"),
+        host_certificates.c.expires_at > _now,
+    )
+)
+END_CERTIFICATES: Statement[object] = Statement(
+    sa.delete(host_certificates).where(
+        host_certificates.c.host == text_param("host"),
+        host_certificates.c.fingerprint != _param("but", sa.LargeBinary()),
+    )
+)
+PRUNE_CERTIFICATES: Statement[object] = Statement(
+    sa.delete(host_certificates).where(host_certificates.c.expires_at < _now)
 )

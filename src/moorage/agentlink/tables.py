@@ -1,4 +1,4 @@
-"""Hosts, their credentials and tokens (hashes only), and the queue of commands."""
+"""Hosts, their certificates and tokens (hashes only), and the queue of commands."""
 
 import sqlalchemy as sa
 
@@ -23,6 +23,20 @@ hosts = sa.Table(
     updated_at(),
 )
 
+# A row is the right to use the certificate; revoking deletes it.
+host_certificates = sa.Table(
+    "host_certificates",
+    metadata,
+    # SHA-256 of the certificate's DER form, and of its public key.
+    sa.Column("fingerprint", sa.LargeBinary, primary_key=True),
+    sa.Column("key", sa.LargeBinary, nullable=False, index=True),
+    sa.Column("host", sa.Text, sa.ForeignKey("hosts.name", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("certificate", sa.Text, nullable=False),
+    sa.Column("expires_at", Timestamp, nullable=False),
+    created_at(),
+)
+
+# Bearer credentials of release 0.1: nothing reads them. The table goes with the release after the next.
 host_credentials = sa.Table(
     "host_credentials",
     metadata,
@@ -60,6 +74,8 @@ commands = sa.Table(
     sa.Column("finished_at", Timestamp),
     sa.Column("outcome", sa.Text),
     sa.Column("error", Json),
+    # The user's request behind it, for the logs of the host.
+    sa.Column("request_id", sa.Text),
     created_at(),
     sa.UniqueConstraint("operation", "step", "kind", "fence", "host"),
 )

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from moorage.api import faults
-from moorage.api.auth import Authenticator
+from moorage.api.auth import Authenticator, Credentials
 from moorage.api.call import Call, Reply
 from moorage.api.context import RequestContext
 from moorage.api.decode import decode_body, decode_query
@@ -95,7 +95,7 @@ class Api:
         """ASGI: HTTP requests; start and stop are the server's."""
         if scope["type"] != "http":
             return
-        headers = Headers(scope=scope)
+        headers = Credentials(scope)
         request_id, began = f"req-{new_id()}", time.perf_counter()
         passage = passage_of(scope)
         passage.api = self.name
@@ -142,7 +142,7 @@ class Api:
         passage: Passage,
         scope: Scope,
         receive: Receive,
-        headers: Headers,
+        headers: Credentials,
         version: tuple[int, int],
         request_id: str,
     ) -> tuple[Endpoint, Reply]:
@@ -183,7 +183,7 @@ class Api:
         check_depth(raw, limits.json_depth, headers)
         return raw
 
-    async def _context(self, rows: list[Endpoint], headers: Headers, request_id: str) -> RequestContext:
+    async def _context(self, rows: list[Endpoint], headers: Credentials, request_id: str) -> RequestContext:
         if all(row.policy is None for row in rows):
             return RequestContext(request_id=request_id)
         context = await self.authenticate(headers, request_id)

@@ -10,14 +10,30 @@ from datetime import datetime
 from typing import Any
 
 import aiohttp
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from moorage.api.context import RequestContext
 from moorage.core.errors import Unauthorized, Unavailable
 from moorage.core.log import get_logger
 
 log = get_logger(__name__)
-Authenticator = Callable[[Mapping[str, str], str], Awaitable[RequestContext]]
-"""Takes the request's headers and its id; raises Unauthorized."""
+PEER = "moorage.peer"
+"""Where a listener that asks for certificates leaves the sender's in an ASGI scope: the SHA-256 of its DER form."""
+
+
+class Credentials(Headers):
+    """What a request brings to show who sent it: its headers, and ``peer``, the fingerprint of the certificate that
+    its sender has proved to own (None over a connection without one).
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope=scope)
+        self.peer: bytes | None = scope.get(PEER)
+
+
+Authenticator = Callable[[Credentials, str], Awaitable[RequestContext]]
+"""Takes the request's credentials and its id; raises Unauthorized."""
 
 
 class ServiceToken:

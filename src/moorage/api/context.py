@@ -4,7 +4,10 @@ import msgspec
 
 
 class RequestContext(msgspec.Struct, frozen=True):
-    """The caller as the token says. ``roles`` are lower-case names; a credential without project has None."""
+    """The caller as the token says. ``roles`` are lower-case names; a credential without project has None.
+
+    ``host`` and ``certificate`` (its fingerprint) are set for hosts alone.
+    """
 
     request_id: str
     user_id: str | None = None
@@ -17,6 +20,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     project_domain_id: str | None = None
     token: str | None = None
     host: str | None = None
+    certificate: bytes | None = None
 
     @property
     def is_admin(self) -> bool:

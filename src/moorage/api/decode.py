@@ -50,11 +50,22 @@ def _decode(raw: bytes, to: Any, inside: str = "") -> Any:
     if not raw:
         raise BadRequest("A JSON body is needed.", field=inside or "body")
     try:
-        return _decoder(to).decode(raw)
+        found = _decoder(to).decode(raw)
     except msgspec.ValidationError as error:
         raise _bad(str(error), inside) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"The body is not valid JSON: {error}", field="body") from error
+    if rb"\u0000" in raw and _has_nul(msgspec.json.decode(raw)):
+        raise BadRequest("The body has a text with a NUL character: none can be stored.", field="body")
+    return found
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_has_nul(k) or _has_nul(v) for k, v in value.items())
+    return isinstance(value, list) and any(map(_has_nul, value))
 
 
 @lru_cache(maxsize=1024)
@@ -79,6 +90,8 @@ def decode_query(endpoint: Endpoint, pairs: list[tuple[str, str]], version: Vers
     """The query as the endpoint's type; without one, lists of strings by name. Raises BadRequest naming the field."""
     given: dict[str, list[str]] = {}
     for key, value in pairs:
+        if "\0" in key or "\0" in value:
+            raise BadRequest("A NUL character is no part of a query.", field=key.replace("\0", "")[:64])
         given.setdefault(key, []).append(value)
     if endpoint.query is None:
         return given

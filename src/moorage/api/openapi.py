@@ -21,14 +21,14 @@ _WRITES = ("POST", "PUT", "PATCH")
 
 
 class Face(msgspec.Struct, frozen=True, kw_only=True):
-    """What a document is about. ``prefix`` stands before the paths of the table; ``bearer``: hosts' credentials."""
+    """What a document is about. ``prefix`` stands before the paths of the table; ``hosts``: callers are hosts, with certificates."""
 
     title: str
     endpoints: tuple[Endpoint, ...]
     style: str
     versions: VersionScheme | None = None
     prefix: str = ""
-    bearer: bool = False
+    hosts: bool = False
 
 
 def document(face: Face) -> Json:
@@ -51,7 +51,7 @@ def document(face: Face) -> Json:
         "components": {
             "schemas": {**schemas.components, "Fault": faults.SHAPES[face.style]},
             "responses": {"Fault": _response("What went wrong.", {"$ref": _SCHEMAS.format(name="Fault")})},
-            "securitySchemes": {"credential": _BEARER if face.bearer else _TOKEN},
+            "securitySchemes": {"credential": _CERTIFICATE if face.hosts else _TOKEN},
         },
     }
     plain: Json = msgspec.json.decode(msgspec.json.encode(found))
@@ -59,7 +59,7 @@ def document(face: Face) -> Json:
 
 
 _TOKEN = {"type": "apiKey", "in": "header", "name": "X-Auth-Token", "description": "A Keystone token."}
-_BEARER = {"type": "http", "scheme": "bearer", "description": "The credential of a host."}
+_CERTIFICATE = {"type": "mutualTLS", "description": "The certificate of a host."}
 
 
 class _Schemas:

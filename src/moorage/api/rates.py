@@ -7,11 +7,11 @@ token once its credential is known, before it costs anything more.
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
-from moorage.api.auth import Authenticator
+from moorage.api.auth import Authenticator, Credentials
 from moorage.api.context import RequestContext
 from moorage.core.errors import TooManyRequests
 
@@ -65,8 +65,8 @@ class ProjectRates:
 def rated(authenticate: Authenticator, rates: ProjectRates) -> Authenticator:
     """An authenticator that counts what it lets in."""
 
-    async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
-        context = await authenticate(headers, request_id)
+    async def check(credentials: Credentials, request_id: str) -> RequestContext:
+        context = await authenticate(credentials, request_id)
         rates.take(context)
         return context
 

@@ -50,7 +50,8 @@ class Router:
         Raises NotFound for an unknown path, or one whose method has its first row at a later version;
         MethodNotAllowed.
         """
-        found, parameters = self._match(path)
+        # No name has a NUL character: no text with one can be stored.
+        found, parameters = self._match(path) if "\0" not in path else (None, {})
         if found is None:
             raise NotFound("The resource could not be found.")
         offered = {m: r for m, all_ in found.methods.items() if (r := [e for e in all_ if e.offers(version)])}

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from moorage.cli.client import ADMIN, CloudName, Control
 from moorage.cli.failures import failing
+from moorage.cli.hosts import app as host_app
 from moorage.cli.operations import app as operations_app
 from moorage.cli.simulate import simulate
 from moorage.core import config as core_config
@@ -34,13 +35,12 @@ app = typer.Typer(
 )
 db = typer.Typer(help="The database's schema.", no_args_is_help=True)
 config = typer.Typer(help="Configuration.", no_args_is_help=True)
-host = typer.Typer(help="Hosts and their agents.", no_args_is_help=True)
 server = typer.Typer(help="Servers, beyond what `openstack server` shows.", no_args_is_help=True)
 placement = typer.Typer(help="What placement knows.", no_args_is_help=True)
 for name, group in (
     ("db", db),
     ("config", config),
-    ("host", host),
+    ("host", host_app),
     ("server", server),
     ("operations", operations_app),
     ("placement", placement),
@@ -188,12 +188,6 @@ def config_show(config_file: ConfigFiles = None) -> None:
             group = each.group
             typer.echo(f"[{group}]")
         typer.echo(f"{each.name} = {each.value}  # {each.source}")
-
-
-@host.command("enroll")
-def host_enroll(name: str, cloud: CloudName = ADMIN) -> None:
-    """Print a one-time token with which the agent of host NAME enrols."""
-    typer.echo(failing(lambda: Control(cloud).post(f"/hosts/{name}/token")["token"]))
 
 
 @server.command("explain")

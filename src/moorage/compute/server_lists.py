@@ -145,11 +145,11 @@ def moment(text: str, field: str) -> datetime:
     """An ISO 8601 time, UTC where it says nothing else; raises InvalidField."""
     try:
         found = datetime.fromisoformat(text.replace(" ", "+"))
-    except ValueError as error:
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise InvalidField(
             f"Invalid input for field {field}: '{text}' is not a date and time.", field=field
         ) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 async def page(

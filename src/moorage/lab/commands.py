@@ -35,7 +35,7 @@ def lab_state(state: Path) -> Path:
 
 
 def enroll_by_command(state: Path, host: str) -> str:
-    """A one-time token for a host, as ``moorage host enroll`` prints it for the cloud in ``state``."""
+    """An enrolment ticket for a host, as ``moorage host enroll`` prints it for the cloud in ``state``."""
     env = {"MOORAGE_STATE": str(state)}
     if (state / "clouds.yaml").exists():
         env["OS_CLIENT_CONFIG_FILE"] = str(state / "clouds.yaml")
@@ -62,7 +62,7 @@ def lab_up(
     if southbound is None and (root / "ovn" / "sb.sock").exists():
         southbound = f"unix:{root / 'ovn' / 'sb.sock'}"
     if control_url is None:
-        control_url = f"http+unix://{root / 'agent.sock'}"
+        control_url = f"https+unix://{root / 'agent.sock'}"
     with _said():
         up.up(
             file or model.default_file(),

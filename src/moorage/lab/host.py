@@ -29,10 +29,10 @@ PARTS = ("ovsdb", "vswitchd", "controller", "agent")
 
 
 class AgentLink(msgspec.Struct, frozen=True):
-    """How the host's agent reaches the control plane; the token is needed the first time only."""
+    """How the host's agent reaches the control plane; the ticket is needed the first time only."""
 
     control_url: str
-    token: str | None = None
+    ticket: str | None = None
 
 
 class LabHost:
@@ -60,7 +60,7 @@ class LabHost:
         self._start_controller(southbound)
 
     def start_agent(self, link: AgentLink) -> None:
-        """Start the agent in the namespace unless it runs; the token goes into a file that only its owner reads."""
+        """Start the agent in the namespace unless it runs; the ticket goes into a file that only its owner reads."""
         if self.pid("agent") is not None:
             return
         home = self.folder / "agent"
@@ -73,8 +73,8 @@ class LabHost:
         (self.folder / "ovs" / "agent.pid").write_text(f"{pid}\n")
 
     def enrolled(self) -> bool:
-        """True when the agent has a credential of its own, so that it needs no token."""
-        return (self.folder / "agent" / "credential.json").is_file()
+        """True when the agent has an identity of its own, so that it needs no ticket."""
+        return (self.folder / "agent" / "identity.json").is_file()
 
     def pid(self, part: str) -> int | None:
         """The process of one of PARTS, None when it does not run."""
@@ -196,11 +196,11 @@ class LabHost:
             "reserved_memory_mb": "0",
             "physical_networks": ",".join(self._rack.physical_networks),
         }
-        if link.token is not None:
-            token = home / "enroll-token"
-            token.touch(mode=0o600)
-            token.write_text(link.token)
-            config["agent"]["enroll_token_file"] = str(token)
+        if link.ticket is not None:
+            ticket = home / "enroll-ticket"
+            ticket.touch(mode=0o600)
+            ticket.write_text(link.ticket)
+            config["agent"]["enroll_token_file"] = str(ticket)
         path = self.folder / "agent.conf"
         with path.open("w") as file:
             config.write(file)

@@ -23,7 +23,7 @@ from moorage.lab.names import Names, names_of, processes_in
 from moorage.lab.ovn import OvnCentral
 from moorage.lab.shell import Progress, end, quiet
 
-#: Gives a one-time enrolment token for the host of that name.
+#: Gives an enrolment ticket for the host of that name.
 Enroll = Callable[[str], str]
 
 _PROGRAMS = {
@@ -86,8 +86,8 @@ def up(
     """Build the lab of ``file`` with ``state`` as its folder; what runs already is left as it is.
 
     ``southbound`` is the OVSDB address of OVN's Southbound database; without it the lab runs a central of its own in
-    ``state/ovn``.  ``control_url`` is where agents find the control plane (``http+unix:///...`` works, as namespaces
-    share the file system); without it no agents are started.  ``enroll`` is asked once for a host without a credential.
+    ``state/ovn``.  ``control_url`` is where agents find the control plane (``https+unix:///...`` works, as namespaces
+    share the file system); without it no agents are started.  ``enroll`` is asked once for a host without an identity.
     Raises LabUnavailable, LabFileError, CommandFailed; LabError when another lab is in ``state``.
     """
     missing = problems()
@@ -166,8 +166,8 @@ def _raise_host(host: LabHost, record: Record, enroll: Enroll | None, progress: 
     host.build(record.southbound)
     agent = "no agent"
     if record.control_url is not None:
-        token = enroll(host.name) if enroll is not None and not host.enrolled() else None
-        host.start_agent(AgentLink(record.control_url, token))
+        ticket = enroll(host.name) if enroll is not None and not host.enrolled() else None
+        host.start_agent(AgentLink(record.control_url, ticket))
         agent = f"agent {host.pid('agent') or 'starting'}"
     progress(f"host {host.name}: {host.address}, switch and ovn-controller up, {agent}")
 

@@ -4,15 +4,19 @@ Every filter is a list of values of which one must match. Order always ends with
 page begins after its marker in exactly that order.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from moorage.network import errors
+from moorage.store.database import Tx
+from moorage.store.statement import query as run
 
+R = TypeVar("R")
 Condition = Callable[[list[str]], Any]
 
 
@@ -62,6 +66,11 @@ def _split(values: list[str]) -> list[str]:
     return [tag for value in values for tag in value.split(",")]
 
 
+def whole(text: str) -> int | None:
+    """The integer that a text spells in ASCII digits, of 64 bits; None for any other text."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+
+
 def _flag(name: str, value: str) -> bool:
     if value.lower() in ("true", "1", "yes", "on", "t"):
         return True
@@ -71,9 +80,37 @@ def _flag(name: str, value: str) -> bool:
 
 
 def _number(name: str, value: str) -> int:
-    if value.lstrip("-").isdigit():
-        return int(value)
-    raise errors.InvalidInput(f"'{value}' is not an integer", field=name)
+    found = whole(value)
+    if found is None:
+        raise errors.InvalidInput(f"'{value[:64]}' is not an integer", field=name)
+    return found
+
+
+async def page(
+    tx: Tx,
+    select: Any,
+    table: sa.Table,
+    query: ListQuery,
+    filters: Mapping[str, Condition],
+    sortable: Sequence[str],
+    row: type[R],
+) -> list[R]:
+    """The rows of ``select`` (all that the caller sees) that the query asks for, in the order of the whole list.
+
+    Raises InvalidInput, for a marker that the caller does not see too.
+    """
+    if query.marker is not None:
+        marker = sa.select(sa.literal(1).label("one")).where(
+            sa.exists(select.where(table.c.id == query.marker).correlate(None))
+        )
+        if not await run(tx, marker, _One):
+            raise errors.InvalidInput(f"the marker {query.marker[:64]} was not found", field="marker")
+    rows = await run(tx, apply(select, table, query, filters, sortable), row)
+    return rows[::-1] if query.page_reverse else rows
+
+
+class _One(msgspec.Struct, frozen=True):
+    one: int
 
 
 def apply(

@@ -13,7 +13,7 @@ from moorage.network.model import Network
 from moorage.network.quotas import Quotas
 from moorage.store.database import Tx
 from moorage.store.errors import ForeignKeyViolation
-from moorage.store.statement import Statement, query, text_param, texts_param
+from moorage.store.statement import Statement, text_param, texts_param
 
 _n = tables.networks
 _visible = rows.seen(_n, _n.c.shared, _n.c.external)
@@ -119,7 +119,7 @@ class Networks:
         select = selects.NETWORKS
         if project_id is not None:
             select = select.where(sa.or_(_n.c.project_id == project_id, _n.c.shared, _n.c.external))
-        return await query(tx, listing.apply(select, _n, query_, FILTERS, SORTABLE), Network)
+        return await listing.page(tx, select, _n, query_, FILTERS, SORTABLE, Network)
 
     async def update(
         self, tx: Tx, network: Network, values: dict[str, Any], revision: int | None = None

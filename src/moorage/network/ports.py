@@ -16,7 +16,7 @@ from moorage.network.quotas import Quotas
 from moorage.network.security_groups import SecurityGroups
 from moorage.store.database import Tx
 from moorage.store.errors import UniqueViolation
-from moorage.store.statement import Statement, query, text_param, texts_param
+from moorage.store.statement import Statement, text_param, texts_param
 
 _p, _ips, _members = tables.ports, tables.port_fixed_ips, tables.port_security_groups
 _own_network = _p.c.network_id.in_(
@@ -135,7 +135,7 @@ class Ports:
         if project_id is not None:
             own = sa.select(tables.networks.c.id).where(tables.networks.c.project_id == project_id)
             select = select.where(sa.or_(_p.c.project_id == project_id, _p.c.network_id.in_(own)))
-        return await query(tx, listing.apply(select, _p, query_, FILTERS, SORTABLE), Port)
+        return await listing.page(tx, select, _p, query_, FILTERS, SORTABLE, Port)
 
     async def update(
         self, tx: Tx, port: Port, values: dict[str, Any], *, seen_by: str | None, revision: int | None = None

@@ -18,7 +18,7 @@ from moorage.network.quotas import Quotas
 from moorage.network.rules import RuleSpec, checked
 from moorage.store.database import Tx
 from moorage.store.errors import ForeignKeyViolation, UniqueViolation
-from moorage.store.statement import Statement, query, text_param, texts_param
+from moorage.store.statement import Statement, text_param, texts_param
 
 _g = tables.security_groups
 _r = tables.security_group_rules
@@ -133,7 +133,7 @@ class SecurityGroups:
         select = selects.SECURITY_GROUPS
         if project_id is not None:
             select = select.where(sa.or_(_g.c.project_id == project_id, _g.c.shared))
-        return await query(tx, listing.apply(select, _g, query_, FILTERS, SORTABLE), SecurityGroup)
+        return await listing.page(tx, select, _g, query_, FILTERS, SORTABLE, SecurityGroup)
 
     async def update(
         self, tx: Tx, group: SecurityGroup, values: dict[str, Any], revision: int | None = None
@@ -194,9 +194,7 @@ class SecurityGroups:
         select = selects.SECURITY_GROUP_RULES
         if project_id is not None:
             select = select.where(_r.c.project_id == project_id)
-        return await query(
-            tx, listing.apply(select, _r, query_, RULE_FILTERS, RULE_SORTABLE), SecurityGroupRule
-        )
+        return await listing.page(tx, select, _r, query_, RULE_FILTERS, RULE_SORTABLE, SecurityGroupRule)
 
     async def delete_rule(self, tx: Tx, rule: SecurityGroupRule) -> None:
         """Take a rule away; its connections end at once."""

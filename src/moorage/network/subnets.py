@@ -13,7 +13,7 @@ from moorage.network.model import Network, Subnet
 from moorage.network.quotas import Quotas
 from moorage.store.database import Tx
 from moorage.store.errors import ForeignKeyViolation
-from moorage.store.statement import Statement, query, text_param
+from moorage.store.statement import Statement, text_param
 
 _s = tables.subnets
 _n = tables.networks
@@ -114,7 +114,7 @@ class Subnets:
         select = selects.SUBNETS
         if project_id is not None:
             select = select.where(sa.or_(_s.c.project_id == project_id, _s.c.network_id.in_(_shared)))
-        return await query(tx, listing.apply(select, _s, query_, FILTERS, SORTABLE), Subnet)
+        return await listing.page(tx, select, _s, query_, FILTERS, SORTABLE, Subnet)
 
     async def update(
         self, tx: Tx, subnet: Subnet, values: dict[str, Any], revision: int | None = None

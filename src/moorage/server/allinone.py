@@ -132,8 +132,7 @@ class AllInOne:
         database = database_of(self.conf, url)
         await database.open()
         stack.push_async_callback(database.close)
-        cloud = Cloud(self.conf, database, identity)
-        cloud.listeners.add_unix(cloud.agent_app, self.state.agent_socket)
+        cloud = Cloud(self.conf, database, identity, agent_socket=self.state.agent_socket)
         stack.push_async_callback(cloud.stop)
         await cloud.start()
         return cloud
@@ -144,9 +143,9 @@ class AllInOne:
         elif kind == "simulated" and self.conf.simulated_hosts:
             self.say(f"{self.conf.simulated_hosts} simulated hosts")
             fleet = Fleet(
-                f"http+unix://{self.state.agent_socket}",
+                f"https+unix://{self.state.agent_socket}",
                 simulated_hosts(self.conf.simulated_hosts),
-                token=lambda host: _token(cloud, host),
+                ticket=lambda host: _ticket(cloud, host),
                 state_dir=self.state.simulated,
             )
             await fleet.start()
@@ -157,7 +156,7 @@ class AllInOne:
         loop = asyncio.get_running_loop()
 
         def enroll(host: str) -> str:
-            return asyncio.run_coroutine_threadsafe(_token(cloud, host), loop).result(30)
+            return asyncio.run_coroutine_threadsafe(_ticket(cloud, host), loop).result(30)
 
         file = Path(self.conf.lab_file) if self.conf.lab_file else lab_model.default_file()
         await asyncio.to_thread(
@@ -165,7 +164,7 @@ class AllInOne:
             file,
             self.state.lab,
             southbound=self.conf.network.ovn_sb,
-            control_url=f"http+unix://{self.state.agent_socket}",
+            control_url=f"https+unix://{self.state.agent_socket}",
             enroll=enroll,
             progress=self.say,
         )
@@ -180,7 +179,7 @@ def addresses(conf: cfg.ConfigOpts) -> Addresses:
     )
 
 
-async def _token(cloud: Cloud, host: str) -> str:
-    """A one-time enrolment token for a host."""
+async def _ticket(cloud: Cloud, host: str) -> str:
+    """A one-time enrolment ticket for a host."""
     async with cloud.database.transaction() as tx:
-        return await cloud.link.registry.create_token(tx, host=host)
+        return await cloud.link.enrolment.create_ticket(tx, host=host)

@@ -15,19 +15,19 @@ import asyncio
 import contextlib
 import enum
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from oslo_config import cfg
-from starlette.routing import Mount, Route, Router
 
+from moorage.agentlink.authority import Authority
 from moorage.agentlink.calls import Calls
 from moorage.agentlink.http.auth import HostAuthenticator
-from moorage.agentlink.http.routes import PREFIX as AGENT_PREFIX
-from moorage.agentlink.http.routes import agent_api
 from moorage.agentlink.service import AgentLink
 from moorage.api import config as api_config
 from moorage.api.auth import KeystoneAuthenticator, ServiceToken
+from moorage.compute import guests
 from moorage.compute.http.routes import compute_api
 from moorage.compute.images import GlanceImages
 from moorage.compute.operations import DEFINITIONS
@@ -47,10 +47,12 @@ from moorage.operations.faults import Faults
 from moorage.placement.config import Settings as PlacementSettings
 from moorage.placement.http.routes import build_api as placement_api
 from moorage.placement.service import PlacementService
+from moorage.server.agents import AgentsTls, agent_app, authority_of
 from moorage.server.control import Control, control_api
 from moorage.server.documents import openapi
 from moorage.server.front import Front
 from moorage.server.health import Health, checks_of
+from moorage.server.host_control import HostControl
 from moorage.server.hosts import HostEvents, Ratios
 from moorage.server.housekeeping import Housekeeping
 from moorage.server.images import ImageProxy
@@ -83,7 +85,10 @@ class Role(enum.StrEnum):
 
 
 class Cloud:
-    """See the module's text. ``apps`` are what it serves and ``ports`` where, known after ``start``, by API."""
+    """See the module's text. ``apps`` are what it serves and ``ports`` where, known after ``start``, by API.
+
+    ``authority`` signs hosts' certificates; the configuration's by default. Agents are served on ``agent_socket`` too.
+    """
 
     def __init__(
         self,
@@ -92,11 +97,14 @@ class Cloud:
         identity: Identity,
         *,
         roles: frozenset[Role] = frozenset(Role),
+        authority: Authority | None = None,
+        agent_socket: Path | None = None,
         faults: Faults | None = None,
         fuse: bool = True,
     ) -> None:
         self.conf = conf
         self.roles = roles
+        self._agent_socket = agent_socket
         self.database = database
         self.signals = Signals(database)
         self.ports: dict[str, int] = {}
@@ -112,7 +120,13 @@ class Cloud:
             identity.image_url, cache_seconds=conf.compute.image_cache_seconds, trust=believed
         )
 
-        self.link = AgentLink(database, self.signals, service_down_time=conf.service_down_time)
+        self._authority = authority
+        if authority is None and Role.API in roles:
+            self._authority = authority_of(conf)
+        self.link = AgentLink(
+            database, self.signals, authority=self._authority, service_down_time=conf.service_down_time
+        )
+        self.link.judge = guests.verdicts
         self.calls = Calls(database, self.signals, self.link)
         ratios = Ratios(
             cpu=conf.scheduler.cpu_allocation_ratio,
@@ -192,14 +206,9 @@ class Cloud:
                 oldest_index=conf.health.index_age,
             )
         )
-        hosts = HostAuthenticator(self.link.registry)
+        hosts = HostAuthenticator(self.link.certificates)
         self._proxy = ImageProxy(database, hosts, self._token, identity.image_url, trust=believed)
-        self.agent_app = Router(
-            [
-                Route(self.services.settings.image_path + "/{image_id}", self._proxy.serve),
-                Mount("/", _Exact(agent_api(self.link))),
-            ]
-        )
+        self.agent_app = agent_app(self.link, self._proxy, self.services.settings.image_path)
         self.apps: dict[str, Any] = {
             "compute": self._compute_app(),
             "placement": placement_api(self.placement, authenticate=self.authenticate),
@@ -210,6 +219,7 @@ class Cloud:
                 agents=self.events.network_agents,
                 policy_file=conf.network.policy_file,
             ),
+            "agent": self.agent_app,
         }
 
     def _index_age(self) -> float:
@@ -222,7 +232,7 @@ class Cloud:
         control = control_api(
             Control(
                 database=self.database,
-                registry=self.link.registry,
+                hosts=HostControl(self.database, self.link),
                 compute=self.compute,
                 operations=OperationsService(self.database, DEFINITIONS, self.services),
                 placement=self.placement,
@@ -233,7 +243,7 @@ class Cloud:
             )
         )
         return _Prefixes(
-            {AGENT_PREFIX: self.agent_app, "/moorage": control},
+            {"/moorage": control},
             compute_api(self.compute, authenticate=self.authenticate),
         )
 
@@ -253,13 +263,27 @@ class Cloud:
         if Role.API in self.roles:
             context = self.tls.context if self.tls is not None else None
             for name, app in self.apps.items():
-                face = api_config.with_cors(self.conf, app)
-                port = self.conf[f"{name}_port"]
-                self.ports[name] = self.listeners.add(face, self.conf.listen, port, tls=context)
+                if name != "agent":
+                    face = api_config.with_cors(self.conf, app)
+                    port = self.conf[f"{name}_port"]
+                    self.ports[name] = self.listeners.add(face, self.conf.listen, port, tls=context)
+            self._serve_agents()
         if self.tls is not None:
             self._tasks.append(asyncio.create_task(self.tls.run(self.conf.tls.reload_interval), name="tls"))
         self._serve_metrics()
         await self.listeners.start()
+
+    def _serve_agents(self) -> None:
+        assert self._authority is not None
+        conf, tls = self.conf, AgentsTls(self._authority)
+        self._tasks.append(asyncio.create_task(tls.run(), name="agents-tls"))
+        limits = msgspec.structs.replace(api_config.limits(conf), connections=conf.agent_connections)
+        add, add_unix = self.listeners.add, self.listeners.add_unix
+        self.ports["agent"] = add(
+            self.agent_app, conf.listen, conf.agent_port, tls=tls.context, limits=limits
+        )
+        if self._agent_socket is not None:
+            add_unix(self.agent_app, self._agent_socket, tls=tls.context, limits=limits)
 
     def _serve_metrics(self) -> None:
         options = self.conf.metrics
@@ -306,6 +330,8 @@ class Cloud:
 
     def url(self, api: str) -> str:
         """Where an API answers, without a path."""
+        if api == "agent":
+            return f"https://{self.conf.listen}:{self.ports[api]}"
         if api == "metrics":
             scheme = "https" if self.tls is not None and self.conf.metrics.token else "http"
             return f"{scheme}://{self.conf.metrics.listen}:{self.ports[api]}"
@@ -335,16 +361,6 @@ def database_of(conf: cfg.ConfigOpts, url: str) -> Database:
         acquire_timeout=conf.database_acquire_timeout,
         statement_timeout=conf.database_statement_timeout,
     )
-
-
-class _Exact:
-    """An application that sees the whole path, not what a mount left of it."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app({**scope, "root_path": ""}, receive, send)
 
 
 class _Prefixes:

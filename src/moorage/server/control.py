@@ -2,7 +2,7 @@
 
 GET  /moorage/v1/servers/{server_id}/placement   why a server is where it is (compute's table)
      /moorage/v1/operations...                   long work (operations' table)
-POST /moorage/v1/hosts/{name}/token              a one-time enrolment token
+GET, POST /moorage/v1/hosts...                   hosts (``host_control``)
 GET  /moorage/v1/placement/explain               why roots give no candidate (placement's table)
 GET  /moorage/v1/placement/capacity              how many more of a shape fit (placement's table)
 GET  /moorage/v1/placement/dump                  the cloud as `moorage simulate` reads it
@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.agentlink.registry import Registry
 from moorage.api import Api, Call, Endpoint
 from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
@@ -27,11 +26,11 @@ from moorage.operations.http.routes import operations_api
 from moorage.placement.http import explain as of_placement
 from moorage.placement.service import PlacementService
 from moorage.server.health import Health
+from moorage.server.host_control import ADMIN, HOST_ENDPOINTS, HostControl
 from moorage.simulate.model import World
 from moorage.store.database import Database
 
 PREFIX = "/moorage/v1"
-ADMIN = "moorage:admin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ class Control:
     """What the handlers need. ``openapi``: the document of an API by its name."""
 
     database: Database
-    registry: Registry
+    hosts: HostControl
     compute: ComputeService
     operations: OperationsService
     placement: PlacementService
@@ -47,13 +46,6 @@ class Control:
     health: Health
     dump: Callable[[], Awaitable[World]]
     openapi: Callable[[str], Any]
-
-
-async def create_token(call: Call[Control]) -> Any:
-    """A one-time token to enrol a host with."""
-    async with call.app.database.transaction() as tx:
-        token = await call.app.registry.create_token(tx, host=call.path["name"])
-    return {"token": token, "host": call.path["name"]}
 
 
 async def dump_placement(call: Call[Control]) -> Any:
@@ -78,7 +70,7 @@ async def show_openapi(call: Call[Control]) -> Any:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/hosts/{name}/token", create_token, ADMIN, status=201),
+    *HOST_ENDPOINTS,
     Endpoint("GET", "/placement/dump", dump_placement, ADMIN, response=World),
     Endpoint("GET", "/audit", run_audit, ADMIN),
     Endpoint("GET", "/health", health, ADMIN),

@@ -34,7 +34,7 @@ FACES: dict[str, Face] = {
         prefix=control.PREFIX,
     ),
     "agent": Face(
-        title="Agents", endpoints=agents.ENDPOINTS, style="control", prefix=agents.PREFIX, bearer=True
+        title="Agents", endpoints=agents.ENDPOINTS, style="control", prefix=agents.PREFIX, hosts=True
     ),
 }
 

@@ -11,7 +11,9 @@ from moorage.store.database import Database
 
 
 class Housekeeping:
-    """A reconciler: commands and operations that ended ``keep`` ago, and old rows of placement's change log."""
+    """A reconciler: commands and operations that ended ``keep`` ago, hosts' certificates and enrolment tokens that
+    have expired, and old rows of placement's change log.
+    """
 
     name = "housekeeping"
     channel: str | None = None
@@ -37,6 +39,7 @@ class Housekeeping:
         async with self._database.transaction() as tx:
             return {
                 "commands": await self._link.prune(tx, older_than=self._keep),
+                "certificates": await self._link.enrolment.prune(tx),
                 "changes": await self._placement.ledger.trim_changes(tx, keep=self._keep_changes),
                 "operations": await listing.prune(tx, older_than=self._keep),
             }

@@ -1,4 +1,4 @@
-"""Images for hosts: streamed from the image service with our own credential, so that hosts need none of it.
+"""Images for hosts: streamed from the image service with our own token, so that hosts need none of it.
 
 A host gets an image only while a server of that image is placed on it.
 """
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from moorage.agentlink.http.auth import HostAuthenticator
-from moorage.api.auth import ServiceToken
+from moorage.api.auth import Credentials, ServiceToken
 from moorage.compute.tables import servers
 from moorage.core.errors import MoorageError, NotFound, Unavailable
 from moorage.core.ids import new_id
@@ -60,7 +60,7 @@ class ImageProxy:
     async def serve(self, request: Request) -> Response:
         """Stream one image to the host that may have it."""
         try:
-            context = await self._hosts(request.headers, f"req-{new_id()}")
+            context = await self._hosts(Credentials(request.scope), f"req-{new_id()}")
             image_id = request.path_params["image_id"]
             async with self._database.read() as tx:
                 if not await _MAY.scalar(tx, host=context.host, image_id=image_id):

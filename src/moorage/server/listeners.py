@@ -1,10 +1,14 @@
 """HTTP servers inside one event loop: several ports and a unix socket, stopped in order.
 
 Their connections are bounded (``connections.py``).
+
+A listener with a TLS context asks its clients for certificates. What the handshake has verified reaches the
+application as ``api.auth.PEER`` in the scope.
 """
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import socket
 import ssl
@@ -15,6 +19,7 @@ from typing import Any, cast
 
 import uvicorn
 
+from moorage.api.auth import PEER
 from moorage.api.limits import Limits
 from moorage.core.errors import MoorageError
 from moorage.server.connections import BoundedProtocol
@@ -59,6 +64,22 @@ class _Server(uvicorn.Server):
         self.started = True
 
 
+class _PeerProtocol(BoundedProtocol):
+    """Says in each request's scope whose certificate the connection has; uvicorn does not by itself."""
+
+    _peer: bytes | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        self._peer = hashlib.sha256(certificate).digest() if certificate else None
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope[PEER] = self._peer  # type: ignore[literal-required]  # a TypedDict
+
+
 class Listeners:
     """``add`` binds at once, so that ports are known before anything is served; ``start`` serves.
 
@@ -72,8 +93,19 @@ class Listeners:
         self._tasks: list[asyncio.Task[None]] = []
         self._paths: list[Path] = []
 
-    def add(self, app: ASGI, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
-        """Listen on an address; port 0 takes a free one. The port; raises PortInUse."""
+    def add(
+        self,
+        app: ASGI,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits | None = None,
+    ) -> int:
+        """Listen on an address; port 0 takes a free one. The port; raises PortInUse.
+
+        ``limits`` differ from those of the other listeners where given.
+        """
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -83,24 +115,26 @@ class Listeners:
             raise PortInUse(
                 f"{host} port {port} cannot be used: {error.strerror}; is another cloud running?"
             ) from error
-        self._add(app, listener, tls)
+        self._add(app, listener, tls, limits)
         bound: int = listener.getsockname()[1]
         return bound
 
-    def add_unix(self, app: ASGI, path: Path) -> None:
-        """Listen on a unix socket that everybody on the machine may connect to: callers bring credentials."""
+    def add_unix(self, app: ASGI, path: Path, *, tls: ssl.SSLContext, limits: Limits | None = None) -> None:
+        """Listen on a unix socket that everybody on the machine may connect to: callers bring certificates."""
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
         os.chmod(path, 0o666)  # noqa: PTH101, S103  the folder above decides who gets here
         self._paths.append(path)
-        self._add(app, listener, None)
+        self._add(app, listener, tls, limits)
 
-    def _add(self, app: ASGI, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
+    def _add(
+        self, app: ASGI, listener: socket.socket, tls: ssl.SSLContext | None, limits: Limits | None
+    ) -> None:
         config = uvicorn.Config(
             self._wrap(app),
-            http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, limits=self._limits)),
+            http=cast("type[asyncio.Protocol]", partial(_PeerProtocol, limits=limits or self._limits)),
             loop="none",
             ws="none",
             lifespan="off",

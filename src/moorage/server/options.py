@@ -83,9 +83,27 @@ def options() -> list[Group]:
             help="Host name or address by which clients reach the APIs; it is in the catalogue, and the certificate"
             " must be for it. Default: listen.",
         ),
-        cfg.PortOpt("compute_port", default=8774, help="Compute, agent and control APIs."),
+        cfg.PortOpt("compute_port", default=8774, help="Compute and control APIs."),
         cfg.PortOpt("placement_port", default=8778, help="Placement API."),
         cfg.PortOpt("network_port", default=9696, help="Networking API."),
+        cfg.PortOpt(
+            "agent_port", default=8790, help="The agents' API: TLS, with a certificate for each host."
+        ),
+        cfg.IntOpt(
+            "agent_connections",
+            default=60_000,
+            min=1,
+            help="Connections to the agents' port; a host has two or three.",
+        ),
+        cfg.StrOpt(
+            "agent_ca_key",
+            help="File of the key (EC, PEM, mode 0600) that signs hosts' certificates; the same for every process of "
+            "the cloud. Default: one that is made in the state folder.",
+        ),
+        cfg.StrOpt(
+            "agent_ca_certs",
+            help="File of its certificate (PEM), and of those that agents are to trust before or after it.",
+        ),
         cfg.PortOpt("identity_port", default=5000, help="Keystone, when it runs as a child."),
         cfg.PortOpt("image_port", default=9292, help="Glance, when it runs as a child."),
         cfg.StrOpt("identity_url", help="Keystone's v3 URL. Default: a Keystone of our own as a child."),

@@ -28,12 +28,14 @@ class SchemaBehind(MoorageError):
 
 
 _NEEDED = ("database_url", "identity_url", "identity_password")
+# Each process for itself would make an authority that the others do not know.
+_NEEDED_BY = {Role.API: ("agent_ca_key", "agent_ca_certs"), Role.CONDUCTOR: ()}
 
 
 @asynccontextmanager
 async def running(conf: cfg.ConfigOpts, role: Role) -> AsyncIterator[Cloud]:
     """One role, up while the block runs. Raises NotConfigured, SchemaBehind, StoreUnavailable, PortInUse."""
-    missing = [name for name in _NEEDED if not conf[name]]
+    missing = [name for name in (*_NEEDED, *_NEEDED_BY[role]) if not conf[name]]
     if missing:
         words = ", ".join(missing)
         raise NotConfigured(

@@ -17,10 +17,8 @@ SECRETS = (
     "keystone/*-keys/*",
     "glance/glance-api.conf",
     "glance/images",
-    "simulated/*/credential.json",
-    "simulated/*/*.key",
-    "lab/*/*/agent/credential.json",
-    "lab/*/*/agent/*.key",
+    "simulated/*/identity.*",
+    "lab/*/*/agent/identity.*",
 )
 
 

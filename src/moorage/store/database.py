@@ -129,7 +129,10 @@ class Tx:
             action()
 
 
-_CANNOT_STORE = "The request has a text with the character NUL, or a number beyond 64 bits; neither can be stored or looked for."
+_CANNOT_STORE = (
+    "The request has a text with the character NUL, a number beyond 64 bits, or a malformed regular expression; none can "
+    "be stored or looked for."
+)
 
 
 def translate(error: asyncpg.PostgresError) -> Exception:
@@ -149,6 +152,7 @@ def translate(error: asyncpg.PostgresError) -> Exception:
             asyncpg.CharacterNotInRepertoireError()
             | asyncpg.UntranslatableCharacterError()
             | asyncpg.NumericValueOutOfRangeError()
+            | asyncpg.InvalidRegularExpressionError()
         ):
             return ValueRefused(_CANNOT_STORE)
         case asyncpg.DataError() if isinstance(error.__cause__, OverflowError):

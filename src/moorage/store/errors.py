@@ -26,7 +26,9 @@ class CheckViolation(ConstraintViolation):
 
 
 class ValueRefused(BadRequest):
-    """A value that no column can hold: a text with the character NUL, or a number beyond 64 bits."""
+    """A value that no column can hold or be compared with: a text with the character NUL, a number beyond 64 bits, a
+    regular expression that is none.
+    """
 
     code = "store.value"
 

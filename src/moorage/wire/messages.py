@@ -4,7 +4,6 @@ An agent asks for commands and gets ``Commands``; what it has to say goes up as 
 of which it repeats until the control plane has acknowledged it, and events.
 """
 
-from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
@@ -15,24 +14,39 @@ DatapathName = Literal["ovn", "simulated"]
 
 
 class EnrollRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A new host introduces itself with a one-time token and the credential that it will use from now on.
+    """A new host introduces itself with a one-time token and asks for a certificate of the key it has made.
 
-    The host makes the credential (at least 32 characters, 256 random bits), so that a request whose answer was lost
-    can be repeated: the token is used up by then, the credential is known.
+    ``csr`` is a certificate signing request, PEM; only its key counts. A request whose answer was lost can be
+    repeated with the same key: the token is used up by then, the key is known.
     """
 
     token: str
-    credential: str
+    csr: str
     name: str
     protocol: int
     agent_version: str
 
 
 class EnrollReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The host is known from now on."""
+    """The host is known from now on, by ``certificate``; it trusts ``authority``. Both are PEM."""
 
     host_id: str
     protocol: int
+    certificate: str
+    authority: str
+
+
+class RenewRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A host asks, with the certificate it has, for one of a new key."""
+
+    csr: str
+
+
+class RenewReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The new certificate, and the authority to trust from now on; both PEM."""
+
+    certificate: str
+    authority: str
 
 
 class GuestState(msgspec.Struct, frozen=True):
@@ -62,8 +76,37 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     guests: tuple[GuestState, ...] = ()
 
 
+class ReportReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a report. ``renew``: the host's certificate should be renewed now.
+
+    The control plane says so, by its own clock and its own record: an agent's clock decides nothing.
+    """
+
+    renew: bool = False
+
+
+Verdict = Literal["keep", "destroy", "unknown"]
+
+
+class GuestList(msgspec.Struct, frozen=True):
+    """The guests of a host that has started or was cut off, by server id: may it still run them?"""
+
+    guests: list[str] = []
+
+
+class Verdicts(msgspec.Struct, frozen=True):
+    """By server id. ``keep``: it belongs here. ``destroy``: the server is elsewhere or was deleted; stop the guest and
+    remove it. ``unknown``: leave it as it is and touch nothing of it.
+    """
+
+    verdicts: dict[str, Verdict] = {}
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to do. Its key is (operation, step, kind, fence); ``seq`` grows in the order of the queue.
+
+    ``seconds_left`` counts from the delivery: it is a length of time, as the clocks of two machines differ.
+    ``request_id`` is the user's request behind the operation, for the logs.
 
     ``payload`` stays encoded until the kind is known: an agent refuses a kind it does not know, by a result,
     instead of failing to read the whole batch.
@@ -76,7 +119,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     kind: str
     payload: msgspec.Raw
-    deadline: datetime | None = None
+    seconds_left: float | None = None
+    request_id: str | None = None
 
 
 class Commands(msgspec.Struct, frozen=True):

@@ -3,14 +3,13 @@
 Operations are submitted as in production and not run: what they lead to is set by the same functions that they call.
 """
 
-import secrets
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
+from moorage.agent import identity
 from moorage.agentlink.calls import Calls
 from moorage.agentlink.service import AgentLink
 from moorage.api import Api, RequestContext
@@ -35,6 +34,8 @@ from moorage.placement.service import PlacementService
 from moorage.store.database import Database, Tx
 from moorage.store.signals import Signals
 from moorage.wire.messages import EnrollRequest, HostReport
+from moorage.wire.tickets import Ticket
+from tests.support.authority import AUTHORITY
 
 P1 = "11111111111111111111111111111111"
 P2 = "22222222222222222222222222222222"
@@ -150,11 +151,11 @@ class World:
     async def host(self, name: str, vcpus: int = 8) -> None:
         """Enrol a host and let it report."""
         async with self.database.transaction() as tx:
-            token = await self.link.registry.create_token(tx, host=name, lifetime=timedelta(minutes=1))
-        request = EnrollRequest(
-            token=token, name=name, protocol=4, agent_version="1", credential=secrets.token_urlsafe(32)
+            ticket = Ticket.parse(await self.link.enrolment.create_ticket(tx, host=name))
+        csr = identity.request_for(identity.new_key())
+        await self.link.enroll(
+            EnrollRequest(token=ticket.token, csr=csr, name=name, protocol=4, agent_version="1")
         )
-        await self.link.enroll(request)
         report = HostReport(
             vcpus=vcpus,
             memory_mb=16384,
@@ -207,7 +208,7 @@ async def _no_host(_tx: Any, _name: str) -> None:
 @pytest.fixture
 async def world(database: Database) -> Any:
     signals = Signals(database)
-    link = AgentLink(database, signals)
+    link = AgentLink(database, signals, authority=AUTHORITY)
     networks = NetworkService(
         NetworkSettings(rules=SegmentRules(project_types=("geneve",)), quotas={}), hosts=_no_host, seed=1
     )

@@ -1,1 +1,1 @@
-"""The agents' API: for hosts, each with its own credential; no Keystone token opens it."""
+"""The agents' API: for hosts, each with its own certificate; no Keystone token opens it."""

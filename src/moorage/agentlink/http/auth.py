@@ -1,22 +1,22 @@
-"""Who polls: the credential a host was given at enrolment, as a bearer token."""
+"""Who asks: the host whose certificate came with the connection."""
 
-from collections.abc import Mapping
-
+from moorage.agentlink.certificates import Certificates
 from moorage.agentlink.errors import CredentialInvalid
-from moorage.agentlink.registry import Registry
+from moorage.api.auth import Credentials
 from moorage.api.context import RequestContext
 
 
 class HostAuthenticator:
-    """An ``api.auth.Authenticator``: the context's ``host`` is the host's name, and nothing else is set."""
+    """An ``api.auth.Authenticator``: the context's ``host`` and ``certificate``, and nothing else, are set."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, certificates: Certificates) -> None:
+        self._certificates = certificates
 
-    async def __call__(self, headers: Mapping[str, str], request_id: str) -> RequestContext:
+    async def __call__(self, credentials: Credentials, request_id: str) -> RequestContext:
         """Raises CredentialInvalid."""
-        scheme, _, credential = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not credential:
-            message = "a host's credential is needed: Authorization: Bearer ..."
+        shown = credentials.peer
+        if shown is None:
+            message = "a host's certificate is needed: enrol the host"
             raise CredentialInvalid(message)
-        return RequestContext(request_id=request_id, host=await self._registry.host_of(credential.strip()))
+        host = await self._certificates.host_of(shown)
+        return RequestContext(request_id=request_id, host=host, certificate=shown)

@@ -1,4 +1,4 @@
-"""One rule: a host acts for itself. The credential says which host; there is no target to choose."""
+"""One rule: a host acts for itself. The certificate says which host; there is no target to choose."""
 
 HOST = "agent:host"
 DEFAULTS: dict[str, str] = {HOST: "@"}

@@ -11,7 +11,18 @@ from moorage.api.app import Api
 from moorage.api.call import Call, Reply
 from moorage.api.endpoint import Endpoint
 from moorage.api.policy import Policies
-from moorage.wire.messages import Commands, EnrollReply, EnrollRequest, HostReport, Uplink
+from moorage.wire.messages import (
+    Commands,
+    EnrollReply,
+    EnrollRequest,
+    GuestList,
+    HostReport,
+    RenewReply,
+    RenewRequest,
+    ReportReply,
+    Uplink,
+    Verdicts,
+)
 
 PREFIX = "/agent/v1"
 
@@ -24,13 +35,24 @@ class PollQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def enroll(call: Call[AgentLink]) -> EnrollReply:
-    """Trade a one-time token for a credential."""
+    """Trade a one-time token for a certificate."""
     return await call.app.enroll(call.body)
+
+
+async def renew(call: Call[AgentLink]) -> RenewReply:
+    """A new certificate for the one that was shown."""
+    return await call.app.renew(_host(call), _shown(call), call.body.csr)
+
+
+async def judge(call: Call[AgentLink]) -> Verdicts:
+    """What the host may still run of what it has."""
+    return await call.app.verdicts(_host(call), call.body.guests)
 
 
 async def poll(call: Call[AgentLink]) -> Reply:
     """The host's next commands."""
     body = await call.app.poll(_host(call), after=call.query.after, wait=call.query.wait)
+    await call.app.certificates.still(_shown(call))
     return Reply(body)
 
 
@@ -39,9 +61,10 @@ async def record(call: Call[AgentLink]) -> None:
     await call.app.record(_host(call), call.body)
 
 
-async def report(call: Call[AgentLink]) -> None:
+async def report(call: Call[AgentLink]) -> ReportReply:
     """The heartbeat."""
     await call.app.report(_host(call), call.body)
+    return ReportReply(renew=call.app.certificates.due(_shown(call)))
 
 
 def _host(call: Call[AgentLink]) -> str:
@@ -50,12 +73,20 @@ def _host(call: Call[AgentLink]) -> str:
     return host
 
 
+def _shown(call: Call[AgentLink]) -> bytes:
+    certificate = call.context.certificate
+    assert certificate is not None
+    return certificate
+
+
 ENDPOINTS = (
     Endpoint("POST", "/enroll", enroll, body=EnrollRequest, status=201, response=EnrollReply),
+    Endpoint("POST", "/renew", renew, HOST, body=RenewRequest, response=RenewReply),
+    Endpoint("POST", "/guests", judge, HOST, body=GuestList, response=Verdicts),
     Endpoint("GET", "/commands", poll, HOST, query=PollQuery, response=Commands),
     Endpoint("POST", "/results", record, HOST, body=Uplink, status=204),
     Endpoint("POST", "/events", record, HOST, body=Uplink, status=204),
-    Endpoint("POST", "/report", report, HOST, body=HostReport, status=204),
+    Endpoint("POST", "/report", report, HOST, body=HostReport, response=ReportReply),
 )
 
 
@@ -68,7 +99,7 @@ def agent_api(link: AgentLink) -> Api:
         "control",
         None,
         policies=Policies(DEFAULTS),
-        authenticate=HostAuthenticator(link.registry),
+        authenticate=HostAuthenticator(link.certificates),
         prefix=PREFIX,
         max_body=16 << 20,
     )

@@ -1,5 +1,6 @@
 """/os-aggregates."""
 
+import re
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -46,7 +47,7 @@ async def index(call: ComputeCall) -> dict[str, Any]:
 
 def _id(call: ComputeCall) -> int:
     text = call.path["aggregate_id"]
-    if not text.isdigit() or len(text) > 18:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
         raise AggregateNotFound(f"Aggregate {text[:64]} could not be found.")
     return int(text)
 

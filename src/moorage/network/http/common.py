@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+import sqlalchemy as sa
 
 from moorage.api import Call, Query, Reply, names
 from moorage.api.paging import limit_of, next_link
-from moorage.network import errors, listing
+from moorage.network import errors, listing, rows
 from moorage.network.service import NetworkService
 from moorage.store.database import Database, Tx
 
@@ -77,11 +78,19 @@ class Face(msgspec.Struct, frozen=True):
         return Reply({self.plural: views} if bulk else {self.name: views[0]}, status=201)
 
     def page(self, call: NetworkCall, rows: Sequence[Any], asked: listing.ListQuery) -> Reply:
-        """A list, with the link to its next page where one was asked for."""
+        """A list, with links to the pages around it where one was asked for."""
         body: dict[str, Any] = {self.plural: self.views(call, rows)}
-        if asked.limit is not None and len(rows) == asked.limit:
+        if asked.limit is not None and rows:
             url = call.url(f"/v2.0/{self.plural.replace('_', '-')}")
-            body[f"{self.plural}_links"] = [next_link(url, call.query, rows[-1].id)]
+            kept = {k: v for k, v in call.query.items() if k != "page_reverse"}
+            full = len(rows) == asked.limit
+            links = []
+            if full or asked.page_reverse:
+                links.append(next_link(url, kept, rows[-1].id))
+            if full or not asked.page_reverse:
+                before = next_link(url, {**kept, "page_reverse": "True"}, rows[0].id)
+                links.append({**before, "rel": "previous"})
+            body[f"{self.plural}_links"] = links
         return Reply(body)
 
 
@@ -215,6 +224,17 @@ def revision_of(call: NetworkCall) -> int | None:
     if text is None:
         return None
     name, _, number = text.partition("=")
-    if name.strip() != "revision_number" or not number.strip().isdigit():
+    found = listing.whole(number.strip())
+    if name.strip() != "revision_number" or found is None:
         raise errors.InvalidInput("If-Match has the form revision_number=N", field="If-Match")
-    return int(number)
+    return found
+
+
+async def match_revision(call: NetworkCall, tx: Tx, table: sa.Table, row: Any) -> None:
+    """Hold a row that is to be deleted at the revision the caller has read, if it names one.
+
+    Raises RevisionNumberConstraintFailed.
+    """
+    revision = revision_of(call)
+    if revision is not None:
+        await rows.update(tx, table, row.id, {}, revision)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from moorage.api import Reply
+from moorage.network import tables
 from moorage.network.http import bodies, views
 from moorage.network.http.common import (
     Face,
@@ -13,6 +14,7 @@ from moorage.network.http.common import (
     created,
     fields_of,
     listed,
+    match_revision,
     project_of,
     revision_of,
     seen_by,
@@ -73,4 +75,5 @@ async def delete(call: NetworkCall) -> None:
     async with call.app.database.transaction() as tx:
         row = await call.app.service.networks.show(tx, call.path["id"], project_id=seen_by(call))
         await call.authorize("delete_network", target_of(row))
+        await match_revision(call, tx, tables.networks, row)
         await call.app.service.networks.delete(tx, row)

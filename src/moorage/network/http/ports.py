@@ -3,7 +3,7 @@
 from typing import Any
 
 from moorage.api import Reply
-from moorage.network import networks
+from moorage.network import networks, tables
 from moorage.network.http import bodies, views
 from moorage.network.http.common import (
     Face,
@@ -13,6 +13,7 @@ from moorage.network.http.common import (
     given_of,
     items_of,
     listed,
+    match_revision,
     project_of,
     revision_of,
     seen_by,
@@ -119,4 +120,5 @@ async def delete(call: NetworkCall) -> None:
     async with call.app.database.transaction() as tx:
         row = await call.app.service.ports.show(tx, call.path["id"], project_id=seen_by(call))
         await call.authorize("delete_port", target_of(row))
+        await match_revision(call, tx, tables.ports, row)
         await call.app.service.ports.delete(tx, row)

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from moorage.network import errors
+from moorage.network import errors, listing
 from moorage.network.http.common import NetworkCall
 
+MAX_INT = 2**31 - 1
 # Switches of clients that mean something only to Neutron's own quota drivers.
 _SWITCHES = ("force", "check_limit", "project_id", "tenant_id")
 
@@ -40,9 +41,10 @@ async def update(call: NetworkCall) -> Any:
     for name, value in call.body.quota.items():
         if name in _SWITCHES:
             continue
-        if isinstance(value, bool) or not str(value).lstrip("-").isdigit():
-            raise errors.InvalidInput(f"'{value}' is not an integer", field=name)
-        limits[name] = int(value)
+        limit = None if isinstance(value, bool) else listing.whole(str(value))
+        if limit is None or not -1 <= limit <= MAX_INT:
+            raise errors.InvalidInput(f"a limit is an integer from -1 to {MAX_INT}", field=name)
+        limits[name] = limit
     async with call.app.database.transaction() as tx:
         await call.app.service.quotas.update(tx, call.path["id"], limits)
         return {"quota": await call.app.service.quotas.show(tx, call.path["id"])}

@@ -3,6 +3,7 @@
 import msgspec
 
 from moorage.api import Reply
+from moorage.network import tables
 from moorage.network.http import bodies, views
 from moorage.network.http.common import (
     Face,
@@ -11,6 +12,7 @@ from moorage.network.http.common import (
     fields_of,
     items_of,
     listed,
+    match_revision,
     project_of,
     revision_of,
     seen_by,
@@ -57,6 +59,7 @@ async def delete(call: NetworkCall) -> None:
     async with call.app.database.transaction() as tx:
         row = await call.app.service.security_groups.show(tx, call.path["id"], project_id=seen_by(call))
         await call.authorize("delete_security_group", target_of(row))
+        await match_revision(call, tx, tables.security_groups, row)
         await call.app.service.security_groups.delete(tx, row, by_admin=call.context.is_admin)
 
 
@@ -98,4 +101,5 @@ async def delete_rule(call: NetworkCall) -> None:
     async with call.app.database.transaction() as tx:
         row = await call.app.service.security_groups.show_rule(tx, call.path["id"], project_id=seen_by(call))
         await call.authorize("delete_security_group_rule", target_of(row))
+        await match_revision(call, tx, tables.security_group_rules, row)
         await call.app.service.security_groups.delete_rule(tx, row)

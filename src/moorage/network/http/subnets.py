@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from moorage.api import Reply
+from moorage.network import tables
 from moorage.network.http import bodies, views
 from moorage.network.http.common import (
     Face,
@@ -13,6 +14,7 @@ from moorage.network.http.common import (
     created,
     fields_of,
     listed,
+    match_revision,
     revision_of,
     seen_by,
     shown,
@@ -72,4 +74,5 @@ async def delete(call: NetworkCall) -> None:
     async with call.app.database.transaction() as tx:
         row = await call.app.service.subnets.show(tx, call.path["id"], project_id=seen_by(call))
         await call.authorize("delete_subnet", target_of(row))
+        await match_revision(call, tx, tables.subnets, row)
         await call.app.service.subnets.delete(tx, row)
