@@ -27,12 +27,14 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self.primary = EmbeddedPostgres(folder / "a", _SETTINGS)
+        follows = {"primary_conninfo": f"user=postgres host={folder / 'a'}"}
+        self.standby = EmbeddedPostgres(folder / "b", {**_SETTINGS, **follows})
+
+    def start(self) -> None:
         self.primary.start()
         self.primary.create("moorage")
-        copy = folder / "b"
-        self._copy_to(copy)
-        follows = {"primary_conninfo": f"user=postgres host={_socket(self.primary)}"}
-        self.standby = EmbeddedPostgres(copy, {**_SETTINGS, **follows})
+        assert _socket(self.primary) == str(self.primary.data)
+        self._copy_to(self.standby.data)
         self.standby.start()
         with psycopg.connect(self.primary.url(), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
@@ -88,9 +90,12 @@ def pair() -> Iterator[Pair]:
     folder = Path(tempfile.mkdtemp(prefix="moorage-pg-"))
     folder.chmod(0o711)
     found = Pair(folder)
-    yield found
-    found.stop()
-    shutil.rmtree(folder)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+        shutil.rmtree(folder)
 
 
 async def test_a_promoted_standby_is_found_and_has_everything_that_was_committed(pair: Pair) -> None:
