@@ -20,7 +20,7 @@ import numpy as np
 from moorage.core.log import get_logger
 from moorage.placement.columns import Columns, Mask, Rows
 from moorage.placement.combining import PAUSE, Local, combinations
-from moorage.placement.matching import Shape
+from moorage.placement.matching import First, Shape
 from moorage.placement.query import Candidate, Query
 
 log = get_logger(__name__)
@@ -138,27 +138,33 @@ class Search:
         shape = self.shape
         numbers, changes = trees.tolist(), self.columns.changes[trees].tolist()
         known = [shape.firsts.get(tree) if not self.columns.sharing else None for tree in numbers]
-        fresh = [first is not None and first[0] == count for first, count in zip(known, changes, strict=True)]
+        fresh = [
+            first is not None and first.changes == count for first, count in zip(known, changes, strict=True)
+        ]
         unknown = trees[~np.array(fresh)]
         local = dict(zip(unknown.tolist(), self._local(unknown), strict=True))
         for tree, first, count in zip(numbers, known, changes, strict=True):
             if tree in local:
                 yield _Stream(self._walked(tree, count, local[tree]))
-            elif first is not None and first[1] is not None:
-                yield _Stream(self._resumed(tree, first[1]))
+            elif first is not None and first.candidate is not None:
+                only = iter((first.candidate,))
+                yield _Stream(only if first.only else self._resumed(tree, first.candidate))
 
     def _walked(self, tree: int, count: int, local: Sequence[Local]) -> Iterator[Candidate | None]:
         """Walk a tree; what is found first, or that there is nothing, is kept with the shape."""
         walk = combinations(self.columns, self.query, tree, local)
         firsts = self.shape.firsts
-        any_yet = False
+        first: Candidate | None = None
+        found = 0
         for candidate in walk:
-            if candidate is not None and not any_yet:
-                any_yet = True
-                firsts[tree] = (count, candidate)
+            if candidate is not None:
+                found += 1
+                if first is None:
+                    first = candidate
+                    firsts[tree] = First(count, first, only=False)
             yield candidate
-        if not any_yet:
-            firsts[tree] = (count, None)
+        if found < 2:
+            firsts[tree] = First(count, first, only=True)
 
     def _resumed(self, tree: int, first: Candidate) -> Iterator[Candidate | None]:
         """Yield a first candidate that is known, and walk only if more is asked for."""

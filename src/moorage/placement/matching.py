@@ -107,10 +107,18 @@ class Matcher:
         return rows
 
 
+class First(msgspec.Struct, frozen=True):
+    """The first candidate of a tree (None: it has none) as of the tree's count of changes, and whether it is all."""
+
+    changes: int
+    candidate: Candidate | None
+    only: bool
+
+
 class Shape:
     """A query and the trees that may serve it, kept up to date by the columns' journal.
 
-    `firsts` holds what the search found first in a tree (None: nothing), with the tree's count of changes.
+    `firsts` holds what the search found first in each tree.
     """
 
     def __init__(self, columns: Columns, query: Query) -> None:
@@ -120,7 +128,7 @@ class Shape:
         self.matchers = [by_key[group.key] for group in query.groups]
         self._distinct = list(by_key.values())
         self._alike = _alike(query.groups)
-        self.firsts: dict[int, tuple[int, Candidate | None]] = {}
+        self.firsts: dict[int, First] = {}
         self._epoch = -1
         self._position = 0
         self._trees: Mask = np.empty(0, dtype=np.bool_)
