@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,9 +56,15 @@ def run(suite: Suite, folder: Path, env: Mapping[str, str], only: str | None) ->
     last = ""
     with subprocess.Popen(["bash", *command], env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            last = line.strip() or last
+        try:
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                last = line.strip() or last
+        except KeyboardInterrupt:
+            # The runner stops the servers that it has started, and is waited for.
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
     counts = re.fullmatch(r"(\d+) passed, (\d+) failed.*", last)
     if counts is None:
         return "0 passed, 0 failed: the runner ended early", False
@@ -74,6 +81,7 @@ def main() -> int:
         "--only", help="run the files (placement) or tests (osc-placement) of this name alone"
     )
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     suites = [suite for suite in SUITES if asked.suite in {None, suite.name}]
     absent = [s.name for s in suites if not (asked.suites / s.name / "run.sh").is_file()]
     if absent:
@@ -86,8 +94,8 @@ def main() -> int:
     # Unix socket paths are short, so the data is not below a deep path.
     state = Path(tempfile.mkdtemp(prefix="moorage-conformance-"))
     server = EmbeddedPostgres(state / "pg", FAST)
-    server.start()
     try:
+        server.start()
         make_template(server)
         env = {**os.environ, "GABBI_LIVE_HOME": str(cache()), SERVER: server.url()}
         results = [run(suite, asked.suites.resolve(), env, asked.only) for suite in suites]
