@@ -110,6 +110,16 @@ class AgentServer:
         async with self.database.transaction() as tx:
             return await self.link.enrolment.create_ticket(tx, host=host, uses=uses)
 
+    async def send_when_known(self, host: str, payload: Any, *, operation: str) -> str:
+        """The same for a host that may not have enrolled yet."""
+        async with asyncio.timeout(20):
+            while True:
+                async with self.database.read() as tx:
+                    if any(known.name == host for known in await self.link.registry.hosts(tx)):
+                        break
+                await asyncio.sleep(0.02)
+        return await self.send(host, payload, operation=operation)
+
     async def send(self, host: str, payload: Any, *, operation: str, step: str = "do", fence: int = 1) -> str:
         """Enqueue one command in a transaction of its own."""
         async with self.database.transaction() as tx:
