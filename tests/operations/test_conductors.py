@@ -106,6 +106,7 @@ async def test_an_orderly_stop_lets_what_runs_come_to_its_next_record(
     world: World, conductor: Conductor
 ) -> None:
     gate = Gate("effect", "make_ports")
+    world.hold = True
     first = await conductor(faults=gate, lease=HOUR, fuse=False)
     operation_id = await world.begin()
     await gate.reached()
@@ -114,7 +115,7 @@ async def test_an_orderly_stop_lets_what_runs_come_to_its_next_record(
     gate.open.set()
     await stopping
     found = await world.get(operation_id)
-    # One of the two conductors had it before: the first went on until it was parked, and nothing was done again.
+    # It went on until it had to wait for its host.
     assert found.fence == 1
     assert (found.step, found.state) == ("make_guest", "waiting")
 
@@ -144,6 +145,25 @@ async def test_a_conductor_whose_lease_was_taken_away_writes_nothing_more(
                 log = "SELECT count(*) FROM operation_steps WHERE operation = $1 AND event = 'succeeded'"
                 assert (await world.sql(log, operation_id))[0][0] == len(STEPS) - (direction == "undo")
                 await second.stop()
+
+
+async def test_a_transaction_of_a_conductor_that_stands_still_holds_nobody_up(
+    world: World, conductor: Conductor, database_url: str
+) -> None:
+    """Stopped, or cut off with its machine: what it has locked is let go, and its lease runs out."""
+    gate = Gate("effect", "finish")
+    own = Database(database_url, idle_timeout=0.5)
+    await own.open()
+    await conductor(database=own, faults=gate, lease=HOUR, concurrency=1, fuse=False)
+    operation_id = await world.begin()
+    await gate.reached()
+    await conductor()
+    await world.sql("UPDATE operations SET lease_until = now() - interval '1 second'")
+    # The same rows are written by the other: it would wait for the locks of the first.
+    assert await world.ended(operation_id) == "done"
+    assert await world.marks() == DONE
+    gate.open.set()
+    await own.close()
 
 
 async def test_what_lost_its_connection_is_given_back_and_not_held_for_the_lease(

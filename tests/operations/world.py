@@ -42,7 +42,8 @@ class World:
         """One more conductor."""
         settings: dict[str, Any] = {"lease": 0.5, "poll": 0.1, "silent": self.silent.__contains__, **changes}
         definitions = settings.pop("definitions", [BOOT])
-        return Runner(self.database, self.signals, definitions, self, self.send, **settings)
+        database = settings.pop("database", self.database)
+        return Runner(database, self.signals, definitions, self, self.send, **settings)
 
     async def send(self, tx: Tx, **command: Any) -> str:
         """What the engine calls to enqueue a command."""

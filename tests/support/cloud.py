@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -88,6 +89,7 @@ async def running_cloud(
     faults: Faults | None = None,
     fuse: bool = True,
     heartbeat: float = 10.0,
+    state_dir: Path | None = None,
     **overrides: Any,
 ) -> AsyncIterator[TestCloud]:
     conf = config.load(
@@ -113,7 +115,14 @@ async def running_cloud(
     wanted = list(many_hosts(hosts)) if isinstance(hosts, int) else hosts
     async with database.transaction() as tx:
         ticket = await cloud.link.enrolment.create_ticket(tx, uses=len(wanted) + 1)
-    fleet = Fleet(cloud.url("agent"), wanted, ticket=ticket, behaviour=behaviour, heartbeat=heartbeat)
+    fleet = Fleet(
+        cloud.url("agent"),
+        wanted,
+        ticket=ticket,
+        state_dir=state_dir,
+        behaviour=behaviour,
+        heartbeat=heartbeat,
+    )
     try:
         await fleet.start()
         await reported(cloud, len(wanted))

@@ -190,16 +190,25 @@ class Database:
     ``url`` is ``postgresql://…`` and may name several servers of which one may be written to:
     ``postgresql://a,b/moorage?target_session_attrs=read-write``. ``size`` bounds the connections of this process; a
     transaction that gets none within ``acquire_timeout`` seconds raises StoreUnavailable. A statement that runs longer
-    than ``statement_timeout`` seconds raises StatementTimeout; so does one whose server has fallen silent.
+    than ``statement_timeout`` seconds raises StatementTimeout; so does one whose server has fallen silent. A transaction
+    in which nothing is asked for ``idle_timeout`` seconds is ended: its process may be stopped or cut off,
+    and its locks must hold nobody up.
     """
 
     def __init__(
-        self, url: str, *, size: int = 16, acquire_timeout: float = 10.0, statement_timeout: float = 60.0
+        self,
+        url: str,
+        *,
+        size: int = 16,
+        acquire_timeout: float = 10.0,
+        statement_timeout: float = 60.0,
+        idle_timeout: float = 20.0,
     ) -> None:
         self.url = url
         self.size = size
         self.acquire_timeout = acquire_timeout
         self.statement_timeout = statement_timeout
+        self.idle_timeout = idle_timeout
         self._pool: Any = None
 
     async def open(self) -> None:
@@ -222,6 +231,7 @@ class Database:
                     "jit": "off",
                     "application_name": "moorage",
                     "statement_timeout": str(round(self.statement_timeout * 1000)),
+                    "idle_in_transaction_session_timeout": str(round(self.idle_timeout * 1000)),
                 },
             )
         except _LOST as error:
