@@ -79,7 +79,7 @@ class Program:
             self._thaw = None
         self.send(signal.SIGCONT)
 
-    async def stop(self, within: float = 30.0) -> int | None:
+    async def stop(self, within: float = 90.0) -> int | None:
         """SIGTERM and wait: its exit status, or None where it had to be killed."""
         self._stopping = True
         if self._supervisor is None or self._process is None:

@@ -110,7 +110,7 @@ class World:
         """SIGINT: fast, SIGQUIT: immediate; it stays down for a while."""
         pid = int((self.postgres.data / "postmaster.pid").read_text().split()[0])
         os.kill(pid, number)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while Path(f"/proc/{pid}").exists():
                 await asyncio.sleep(0.05)
         await asyncio.sleep(down)
@@ -182,11 +182,11 @@ class World:
             )
         await asyncio.gather(*(p.start() for p in [*self.apis, *self.conductors]))
         await self.serving()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not all(p.said("is ready") for p in self.conductors):
                 await asyncio.sleep(0.1)
 
-    async def serving(self, within: float = 60) -> None:
+    async def serving(self, within: float = 180) -> None:
         """Returns when every API answers."""
         async with asyncio.timeout(within), aiohttp.ClientSession() as session:
             for urls in self.urls:
@@ -240,7 +240,7 @@ class World:
             self.tickets = real
             await asyncio.to_thread(self.build_lab)
         wanted = each * setting.groups + 2 * setting.real
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(240):
             while True:
                 async with database.read() as tx:
                     found = await tx.fetch("SELECT count(*) FROM hosts WHERE facts IS NOT NULL")
