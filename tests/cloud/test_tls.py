@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import aiohttp
+import psutil
 import yaml
 
 from moorage.children.bootstrap import Addresses
@@ -82,6 +83,8 @@ async def test_sighup_takes_a_renewed_certificate(
         while "moorage: ready" not in log.read_text():
             assert process.returncode is None, log.read_text()
             await asyncio.sleep(0.1)
+        files_allowed, most = psutil.Process(process.pid).rlimit(psutil.RLIMIT_NOFILE)
+        assert files_allowed == (65_536 if most == -1 else min(most, 65_536))
         first = await serial()
         files.renew()
         assert await serial() == first

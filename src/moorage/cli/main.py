@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,6 +62,9 @@ def load(files: list[Path] | None) -> Any:
     return core_config.load(options(), files=[str(f) for f in files or ()])
 
 
+_FILES = 65_536
+
+
 def serving(files: list[Path] | None) -> Any:
     """The configuration of a process that serves, with its logs set up; failures are one line and exit status 1."""
     from moorage.server.options import checked  # noqa: PLC0415  see the module's text
@@ -68,6 +72,10 @@ def serving(files: list[Path] | None) -> Any:
     conf = failing(lambda: checked(load(files)))
     # Whatever a generous umask says, what the server makes is written by its own account alone.
     os.umask(os.umask(0o077) | 0o022)
+    # Connections are files: the usual 1024 are fewer than [limits] lets in.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     log.configure(level=conf.log_level, json=conf.log_json)
     return conf
 
