@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.agent import identity
 from moorage.agent.agent import Agent
 from moorage.agent.config import Settings
 from moorage.agent.datapaths.simulated import SimulatedDatapath
@@ -11,6 +12,7 @@ from moorage.agent.hypervisors.simulated import Behaviour, SimulatedHypervisor
 from moorage.agent.journal import FileJournal, MemoryJournal
 from moorage.agent.link import Transport
 from moorage.core.errors import BadRequest
+from moorage.wire.coding import PAYLOADS
 from moorage.wire.messages import (
     ConsoleOutput,
     DestroyGuest,
@@ -229,6 +231,42 @@ def test_a_control_url_of_another_form_is_named(url):
         Transport(url)
 
 
+async def test_an_agent_renews_its_certificate_when_it_is_told_to(server, tmp_path):
+    one = [SimulatedHost(name="h1")]
+    async with Fleet(server.url, one, ticket=await server.ticket(), state_dir=tmp_path):
+        await server.until(lambda: server.reports)
+    before = identity.load(tmp_path / "h1")
+    async with server.database.transaction() as tx:
+        await tx.execute("UPDATE host_certificates SET expires_at = now() + interval '9 days'")
+    server.link.certificates._known.clear()
+    async with Fleet(server.url, one, ticket="used", state_dir=tmp_path, heartbeat=0.2):
+        async with asyncio.timeout(20):
+            while (after := identity.load(tmp_path / "h1")) == before:
+                await asyncio.sleep(0.02)
+        result = await server.result(await server.send("h1", spawn(), operation="op"))
+        assert result.outcome == "succeeded"
+    assert after.key != before.key
+    assert after.host_id == before.host_id
+
+
+async def test_a_new_ticket_gives_the_host_a_new_identity_and_a_useless_one_leaves_the_old(server, tmp_path):
+    async def begin(ticket):
+        server.one_ticket = ticket
+        async with Transport(server.url) as transport:
+            agent = agent_in(tmp_path, server, transport, MemoryJournal())
+            task = asyncio.create_task(agent.run())
+            await asyncio.wait_for(agent.enrolled.wait(), 20)
+            await stop(task)
+        return identity.load(tmp_path)
+
+    first = await begin(await server.ticket())
+    async with server.database.transaction() as tx:
+        await server.link.enrolment.revoke(tx, "h1")
+    assert await begin("used long ago") == first
+    second = await begin(await server.ticket("h1"))
+    assert (second.host_id, second.key == first.key) == (first.host_id, False)
+
+
 # --- kill points: the agent dies at each point of a command, and a new one takes over its folder -------------------
 
 
@@ -239,9 +277,10 @@ class MortalJournal(FileJournal):
         super().__init__(path)
         self.point = point
         self.reached = reached
+        self.armed = False
 
     async def _at(self, point: str) -> None:
-        if point == self.point:
+        if self.armed and point == self.point:
             self.reached.set()
             await asyncio.Event().wait()
 
@@ -292,41 +331,53 @@ async def stop(task):
     await asyncio.wait([task])
 
 
+# By kind: what there is before, the command, and the guest that there must be after it, however often it was begun.
+LIVES = {
+    "guest.spawn": ([], spawn(), "running"),
+    "guest.destroy": ([spawn()], DestroyGuest(server_id="g1"), None),
+    "guest.start": ([spawn(), StopGuest(server_id="g1", mode="hard")], StartGuest(server_id="g1"), "running"),
+    "guest.stop": ([spawn()], StopGuest(server_id="g1"), "shutdown"),
+    "guest.reboot": ([spawn()], RebootGuest(server_id="g1"), "running"),
+    "guest.console": ([spawn()], ConsoleOutput(server_id="g1"), "running"),
+}
+
+
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("last", ["spawn", "destroy"])
-async def test_an_agent_that_dies_at_any_point_loses_nothing(server, tmp_path, point, last):
+@pytest.mark.parametrize("kind", PAYLOADS)
+async def test_an_agent_that_dies_at_any_point_loses_nothing(server, tmp_path, point, kind):
+    before, payload, after = LIVES[kind]
     server.one_ticket = await server.ticket()
     async with Transport(server.url) as transport:
-        if last == "destroy":
-            task = asyncio.create_task(
-                agent_in(tmp_path, server, transport, FileJournal(tmp_path / "journal")).run()
-            )
-            await server.until(lambda: server.reports)
-            await server.result(await server.send("h1", spawn(), operation="before"))
-            await stop(task)
         reached = asyncio.Event()
-        first = agent_in(tmp_path, server, transport, MortalJournal(tmp_path / "journal", point, reached))
+        journal = MortalJournal(tmp_path / "journal", point, reached)
+        first = agent_in(tmp_path, server, transport, journal)
         task = asyncio.create_task(first.run())
-        await asyncio.wait_for(first.enrolled.wait(), 10)
-        payload = spawn() if last == "spawn" else DestroyGuest(server_id="g1")
-        sent = await server.send("h1", payload, operation="op")
+        for number, earlier in enumerate(before):
+            await server.result(await server.send_when_known("h1", earlier, operation=f"before {number}"))
+        await settled(first)
+        journal.armed = True
+        sent = await server.send_when_known("h1", payload, operation="op")
         await asyncio.wait_for(reached.wait(), 10)
         await stop(task)
 
         second = agent_in(tmp_path, server, transport, FileJournal(tmp_path / "journal"))
         task = asyncio.create_task(second.run())
-        await asyncio.wait_for(second.enrolled.wait(), 10)
-        assert (await server.result(sent)).outcome == "succeeded"
+        await asyncio.wait_for(second.enrolled.wait(), 20)
+        result = await server.result(sent)
+        assert (result.outcome, result.error) == ("succeeded", None)
         guests = second.guests.hypervisor._guests
-        if last == "spawn":
-            assert [g.boots for g in guests.values()] == [1]
-        else:
-            assert guests == {}
+        assert [g.power_state for g in guests.values()] == ([] if after is None else [after])
+        if kind == "guest.spawn":
+            assert guests["g1"].boots == 1
         # Everything settles: nothing is left unacknowledged, and the command was recorded once.
-        marker = await server.send("h1", StopGuest(server_id="none"), operation="marker")
-        await server.result(marker)
-        async with asyncio.timeout(10):
-            while await second._journal.unacknowledged():
-                await asyncio.sleep(0.02)
+        await server.result(await server.send("h1", StopGuest(server_id="none"), operation="marker"))
+        await settled(second)
         await stop(task)
         assert len(server.results[sent]) == 1
+
+
+async def settled(agent):
+    """The control plane has every result, and the journal knows it."""
+    async with asyncio.timeout(10):
+        while await agent._journal.unacknowledged():
+            await asyncio.sleep(0.02)
