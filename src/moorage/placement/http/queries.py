@@ -360,7 +360,7 @@ def _limit(query: Values) -> int | None:
     if "limit" not in query:
         return None
     text = query["limit"][0]
-    if not re.fullmatch(r"[1-9][0-9]{0,17}", text):
+    if not re.fullmatch(r"[1-9][0-9]*", text):
         raise _bad(
             "Invalid query string parameters: Failed validating 'pattern':"
             f" limit '{text}' does not match '^[1-9][0-9]*$'.",
