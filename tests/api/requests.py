@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from moorage.agent import identity
+from moorage.core.ids import new_id
 from moorage.wire.tickets import Ticket
 from tests.support.faces import Row
 from tests.support.world import MARK, SPEC, World
@@ -142,28 +143,29 @@ _P = "/resource_providers/{uuid}"
 _SPARE: Make = lambda w: Ask(at={"uuid": w.spare})  # noqa: E731
 
 
+# Claims that arrive together share a transaction, which is not the request's own and is not rolled back: each is for a
+# consumer of its own.
 def _claim(**more: Any) -> Make:
     def make(world: World) -> Ask:
         resources = {world.host_id: {"resources": {"VCPU": 1}}}
         claim = {"project_id": world.project, "user_id": "u", "allocations": resources, **more}
-        return Ask(claim, at={"consumer": _CONSUMER})
+        return Ask(claim, at={"consumer": new_id()})
 
     return make
 
 
 def _claims(**more: Any) -> Make:
-    return lambda world: Ask({_CONSUMER: _claim(**more)(world).body})
+    return lambda world: Ask({new_id(): _claim(**more)(world).body})
 
 
 def _old_claim(**more: Any) -> Make:
     def make(world: World) -> Ask:
         allocation = {"resource_provider": {"uuid": world.host_id}, "resources": {"VCPU": 1}}
-        return Ask({"allocations": [allocation], **more}, at={"consumer": _CONSUMER})
+        return Ask({"allocations": [allocation], **more}, at={"consumer": new_id()})
 
     return make
 
 
-_CONSUMER = "7d6f1d33-2f3c-4d8e-9f57-6f1f6a5c1b11"
 _NEW: Any = {"consumer_generation": None}
 _TYPED: Any = {**_NEW, "consumer_type": "INSTANCE"}
 _INVENTORY = {"resource_provider_generation": 1, "total": 4}
