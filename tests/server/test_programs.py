@@ -18,7 +18,9 @@ async def test_a_program_names_every_option_that_it_misses(role: Role) -> None:
     with pytest.raises(NotConfigured) as caught:
         async with running(config.load(options(), environ={}), role):
             pytest.fail("it began without a database")
-    for name in ("database_url", "identity_url", "identity_password"):
+    needed = ["database_url", "identity_url", "identity_password"]
+    needed += ["agent_ca_key", "agent_ca_certs"] if role is Role.API else []
+    for name in needed:
         assert name in caught.value.message
 
 
@@ -35,5 +37,5 @@ async def test_a_program_without_its_database_ends_with_the_reason() -> None:
     url = "postgresql://nobody@/moorage?host=/nowhere"
     conf = config.load(options(), environ={}, overrides={"database_url": url, **_IDENTITY})
     with pytest.raises(StoreUnavailable):
-        async with running(conf, Role.API):
+        async with running(conf, Role.CONDUCTOR):
             pytest.fail("it began without PostgreSQL")
