@@ -107,13 +107,13 @@ async def test_a_control_plane_that_dies_loses_nothing_and_the_next_one_finishes
         demo = await first.client()
         size, net = await flavor(first), await network(demo)
         made = [await boot(demo, server(image_id, size, net)) for _ in range(6)]
-        port = first.cloud.ports["compute"]
+        ports = {f"{name}_port": first.cloud.ports[name] for name in ("compute", "agent")}
         await first.cloud.kill()
         async with database.read() as tx:
             [under_way] = await tx.fetch("SELECT count(*) FROM operations WHERE state <> 'done'")
         assert under_way[0] > 0
         # The hosts are those of the first one, and find the second where it was.
-        second = running_cloud(database, identity, hosts=0, compute_port=port, **quick)
+        second = running_cloud(database, identity, hosts=0, **ports, **quick)
         async with second as cloud:
             demo = await cloud.client()
             for server_id in made:

@@ -50,9 +50,12 @@ class Reported(msgspec.Struct, frozen=True):
     guests_before: list[dict[str, Any]]
 
     def lost(self, report: HostReport) -> set[str]:
-        """Guests that ran by the report before, and do not by this one."""
+        """Guests that ran by the report before and do not by this one, or came and went off between the two."""
+        running = {g.server_id for g in report.guests if g.power_state == "running"}
+        here = {g.server_id for g in report.guests}
         ran = {g["server_id"] for g in self.guests_before if g["power_state"] == "running"}
-        return ran - {g.server_id for g in report.guests if g.power_state == "running"}
+        known = {g["server_id"] for g in self.guests_before}
+        return (ran - running) | (here - running - known)
 
 
 class HostCertificate(msgspec.Struct, frozen=True):

@@ -43,8 +43,8 @@ class Plan(msgspec.Struct, frozen=True):
     services: tuple[Service, ...]
 
 
-# A changed password revokes the user's tokens by whole seconds: one made in the same second is born revoked.
-_REVOCATION = 1.1
+REVOCATION = 1.1
+"""Seconds. A changed password revokes the user's tokens by whole seconds: one made in the same second is born revoked."""
 
 USERS = (
     User("admin", "admin", ("admin",)),
@@ -168,4 +168,4 @@ async def _ensure_users(
             if grant not in held:
                 await client.call("PUT", f"/projects/{grant[1]}/users/{grant[0]}/roles/{grant[2]}")
     if changed:
-        await asyncio.sleep(_REVOCATION)
+        await asyncio.sleep(REVOCATION)

@@ -102,7 +102,10 @@ class Upstreams:
     async def _start_keystone(self) -> None:
         await self.keystone.prepare()
         renewed = self.keystone.renewed
+        prepared = time.monotonic()
         await self.keystone.start()
+        if renewed:  # admin's password was set anew, and Keystone may have started within that second
+            await asyncio.sleep(max(0.0, bootstrap.REVOCATION - (time.monotonic() - prepared)))
         self.project_ids = await bootstrap.apply(
             self.auth_url, self.plan, self.credentials, reset_passwords=renewed
         )
