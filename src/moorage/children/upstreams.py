@@ -6,7 +6,6 @@ They start at the same time: Glance needs Keystone only when it is asked somethi
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -102,10 +101,9 @@ class Upstreams:
     async def _start_keystone(self) -> None:
         await self.keystone.prepare()
         renewed = self.keystone.renewed
-        prepared = time.monotonic()
         await self.keystone.start()
-        if renewed:  # admin's password was set anew, and Keystone may have started within that second
-            await asyncio.sleep(max(0.0, bootstrap.REVOCATION - (time.monotonic() - prepared)))
+        if renewed:  # admin's password was set at the start, and Keystone is up within a second
+            await asyncio.sleep(bootstrap.REVOCATION)
         self.project_ids = await bootstrap.apply(
             self.auth_url, self.plan, self.credentials, reset_passwords=renewed
         )
