@@ -6,6 +6,7 @@ They start at the same time: Glance needs Keystone only when it is asked somethi
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
