@@ -10,6 +10,7 @@ from moorage.compute.errors import QuotaExceeded, ServerGroupNotFound
 from moorage.compute.model import ServerGroup
 from moorage.compute.tables import server_groups, servers
 from moorage.core.ids import new_id
+from moorage.scheduling.company import Company, company
 from moorage.store.database import Tx
 from moorage.store.schema import Json
 from moorage.store.statement import Statement, text_param
@@ -90,19 +91,7 @@ _COUNT = Statement(
 )
 
 
-class Wishes(msgspec.Struct, frozen=True):
-    """What a group asks of the host of one more member; the fields of `scheduling.Request` of these names."""
-
-    together: tuple[str, ...] | None = None
-    apart: tuple[str, ...] = ()
-    drawn: dict[str, float] = {}
-
-
-SOFT = 4.0
-"""What one member's presence counts for in a ranking: more than all that is free."""
-
-
-async def wishes(tx: Tx, group_id: str, *, server_id: str) -> Wishes:
+async def wishes(tx: Tx, group_id: str, *, server_id: str) -> Company:
     """What the group asks for a server, from where its other members are.
 
     The group is locked until the transaction ends, so that two members that are placed at once see each other
@@ -113,15 +102,8 @@ async def wishes(tx: Tx, group_id: str, *, server_id: str) -> Wishes:
     rows = await _ELSEWHERE.all(tx, id=group_id, server_id=server_id)
     taken = {row.host: row.servers for row in rows if row.host is not None}
     if not taken:
-        return Wishes()
-    policy, rules = rows[0].policy, rows[0].rules
-    if policy == "affinity":
-        return Wishes(together=tuple(sorted(taken)))
-    if policy == "anti-affinity":
-        most = rules.get("max_server_per_host", 1)
-        return Wishes(apart=tuple(sorted(host for host, count in taken.items() if count >= most)))
-    sign = SOFT if policy == "soft-affinity" else -SOFT
-    return Wishes(drawn={host: sign * count for host, count in sorted(taken.items())})
+        return Company()
+    return company(rows[0].policy, taken, most=rows[0].rules.get("max_server_per_host", 1))
 
 
 async def get(tx: Tx, group_id: str, *, project_id: str | None, any_project: bool) -> ServerGroup:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from moorage.core.errors import MoorageError
+from moorage.operations.model import Operation
 from moorage.store.database import Tx
 
 Function = Callable[["Step"], Awaitable[Any]]
@@ -49,7 +50,7 @@ class Command(msgspec.Struct, frozen=True):
 class Step:
     """What a step's function gets: the transaction, the parameters, earlier results by step name."""
 
-    __slots__ = ("app", "data", "error", "now_waiting", "operation_id", "params", "refusals", "subject", "tx")
+    __slots__ = ("app", "data", "error", "operation_id", "params", "refusals", "subject", "tx")
 
     def __init__(
         self,
@@ -71,6 +72,20 @@ class Step:
         self.data = data
         self.refusals = refusals
         self.error = error
+
+    @classmethod
+    def of(cls, app: Any, op: Operation, tx: Tx) -> "Step":
+        """What the functions of an operation's steps get."""
+        return cls(
+            app=app,
+            tx=tx,
+            operation_id=op.id,
+            subject=op.subject,
+            params=op.params,
+            data=op.data,
+            refusals=op.refusals,
+            error=op.error,
+        )
 
 
 class Back(msgspec.Struct, frozen=True):

@@ -47,16 +47,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     def step(self, work: Operation, tx: Tx) -> Step:
         """What a step's function gets."""
-        return Step(
-            app=self.app,
-            tx=tx,
-            operation_id=work.id,
-            subject=work.subject,
-            params=work.params,
-            data=work.data,
-            refusals=work.refusals,
-            error=work.error,
-        )
+        return Step.of(self.app, work, tx)
 
 
 def copy_of(op: Operation, **changes: Any) -> Operation:

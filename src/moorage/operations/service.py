@@ -15,7 +15,7 @@ from moorage.operations.model import ABANDONED, READY, STUCK, UNDO, WAITING, Ope
 from moorage.operations.undo import give_up, leftovers
 from moorage.operations.versions import Catalogue
 from moorage.operations.waits import wait_of
-from moorage.store.database import Database, Tx
+from moorage.store.database import Database
 
 log = get_logger(__name__)
 
@@ -72,7 +72,7 @@ class OperationsService:
             op.state = ABANDONED
             events = give_up(definition, op)
             if definition.on_abandoned is not None:
-                await definition.on_abandoned(self._step(op, tx))
+                await definition.on_abandoned(Step.of(self._app, op, tx))
             await journal.record(tx, op, events, consumed=True)
         log.warning("operation.abandoned", operation_id=operation_id, kind=op.kind, by=by, left=left)
         return {"id": operation_id, "state": op.state, "left": left}
@@ -97,15 +97,3 @@ class OperationsService:
                 code="operation.not_stuck",
             )
         return definition
-
-    def _step(self, op: Operation, tx: Tx) -> Step:
-        return Step(
-            app=self._app,
-            tx=tx,
-            operation_id=op.id,
-            subject=op.subject,
-            params=op.params,
-            data=op.data,
-            refusals=op.refusals,
-            error=op.error,
-        )

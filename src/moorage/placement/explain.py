@@ -74,6 +74,7 @@ class Explainer:
         self.search = search
         self.columns: Columns = search.columns
         self.query: Query = search.query
+        self._best: dict[str, Figures] = {}
         self._groups = {group.suffix: group for group in self.query.groups}
         self._conditions = list(_in_sum(self.columns, list(conditions(self.columns, self.query))))
 
@@ -127,13 +128,19 @@ class Explainer:
         """The smallest amount by which one of these trees is short; None where none of them is short of it."""
         if condition.kind != "resources":
             return None
-        column = self.columns.classes.get(condition.subject)
-        if column is None:
-            return None
-        best = best_of_trees(self.columns, column)[failing]
+        best = self._best_of_trees(condition.subject)[failing]
         missing = self._groups[condition.suffix].resources[condition.subject] - best[best >= 0]
         missing = missing[missing > 0]
         return int(missing.min()) if len(missing) else None
+
+    def _best_of_trees(self, resource_class: str) -> Figures:
+        """What the best provider in reach of each tree has free; -1 where none has the class."""
+        found = self._best.get(resource_class)
+        if found is None:
+            column = self.columns.classes.get(resource_class)
+            found = np.full(self.columns.trees, -1) if column is None else best_of_trees(self.columns, column)
+            self._best[resource_class] = found
+        return found
 
     def _summary(self, serving: Mask, combination: Mask) -> str:
         """In a line; a tree counts once, for the first condition that it fails."""

@@ -18,10 +18,10 @@ from moorage.placement.explain import first_failure, words
 from moorage.placement.matching import Shape
 from moorage.placement.names import normalised
 from moorage.placement.query import Query, RequestGroup
+from moorage.scheduling.findings import Finding
 from moorage.scheduling.hosts import (
     NO_LIMIT,
     GroupColumn,
-    GroupShortage,
     HostTable,
     ResourceColumn,
     zone_masks,
@@ -121,21 +121,19 @@ def _groups(columns: Columns, query: Query, trees: NDArray[np.int64]) -> Iterato
                 group.suffix, _of_hosts(columns.trees_with(rows), trees), _why(columns, group, trees)
             )
 
-    def apart(_host: int) -> GroupShortage:
-        return GroupShortage(
-            reason="no_combination", short="without a combination of providers for all groups"
-        )
+    def apart(_host: int) -> Finding:
+        return Finding(reason="no_combination", short="without a combination of providers for all groups")
 
     yield GroupColumn("", _of_hosts(shape.trees, trees), apart)
 
 
-def _why(columns: Columns, group: RequestGroup, trees: NDArray[np.int64]) -> Callable[[int], GroupShortage]:
-    def why(host: int) -> GroupShortage:
+def _why(columns: Columns, group: RequestGroup, trees: NDArray[np.int64]) -> Callable[[int], Finding]:
+    def why(host: int) -> Finding:
         tree = int(trees[host])
         if tree < 0:
-            return GroupShortage(reason="absent", short="without a resource provider")
+            return Finding(reason="absent", short="without a resource provider")
         failure = first_failure(columns, group, tree)
-        return GroupShortage(
+        return Finding(
             reason=failure.reason,
             short=words(failure.condition, failure.subject, group.suffix),
             subject=failure.subject or None,

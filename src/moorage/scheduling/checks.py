@@ -14,28 +14,13 @@ from typing import Protocol
 
 import msgspec
 
+from moorage.scheduling.findings import Finding
 from moorage.scheduling.hosts import GroupColumn, HostTable, Mask
 from moorage.scheduling.request import Request
 
 UNITS = {"MEMORY_MB": "MB", "DISK_GB": "GB", "NET_BW_EGR_KILOBIT_PER_SEC": "kbit/s"}
 UNITS["NET_BW_IGR_KILOBIT_PER_SEC"] = UNITS["NET_BW_EGR_KILOBIT_PER_SEC"]
 WORDS = {"MEMORY_MB": "memory", "DISK_GB": "disk", "VCPU": "CPUs", "PCPU": "dedicated CPUs"}
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Why one host fails one check.
-
-    `reason` is a stable word for programs, `subject` what the check was about (a resource class, a
-    network, a zone). `needed` and `available` are set where the check compares figures. `short` is the
-    phrase that a summary puts after a count of hosts; `private` text is for administrators only.
-    """
-
-    reason: str
-    short: str
-    subject: str | None = None
-    needed: int | None = None
-    available: int | None = None
-    private: str | None = None
 
 
 class Check(Protocol):
@@ -251,14 +236,7 @@ class GroupCheck:
 
     def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
         """Say what the host lacks for the group."""
-        short = self.column.why(host)
-        return Finding(
-            reason=short.reason,
-            short=short.short,
-            subject=short.subject,
-            needed=short.needed,
-            available=short.available,
-        )
+        return self.column.why(host)
 
 
 def _breaks(reason: str, amount: int, limit: int) -> bool:

@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from moorage.scheduling.findings import Finding
+
 Mask = NDArray[np.bool_]
 Figures = NDArray[np.int64]
 
@@ -43,16 +45,6 @@ class ResourceColumn:
         return cls(zeros, zeros, ones, np.full(hosts, NO_LIMIT, dtype=np.int64), ones, zeros)
 
 
-class GroupShortage(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a host has nothing for a group: a stable word, a phrase for summaries, and figures if there are any."""
-
-    reason: str
-    short: str
-    subject: str | None = None
-    needed: int | None = None
-    available: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class GroupColumn:
     """One granular group of a request (what a port or a NUMA node needs from one provider of a host).
@@ -62,7 +54,7 @@ class GroupColumn:
 
     name: str
     fits: Mask
-    why: Callable[[int], GroupShortage]
+    why: Callable[[int], Finding]
 
 
 class Amounts(msgspec.Struct, frozen=True, kw_only=True):

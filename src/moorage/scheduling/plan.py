@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from moorage.scheduling.checks import UNITS, Check, Finding, chain
+from moorage.scheduling.checks import UNITS, Check, chain
+from moorage.scheduling.findings import Finding
 from moorage.scheduling.hosts import HostTable, Mask
 from moorage.scheduling.ranking import DEFAULT_WEIGHERS, FreeResource, Scores, rank
 from moorage.scheduling.request import Request

@@ -19,13 +19,13 @@ from moorage.placement.index import Index
 from moorage.placement.model import Allocations, UsedRow
 from moorage.placement.query import Candidate, Query, RequestGroup
 from moorage.scheduling import Request, plan, summary
+from moorage.scheduling.company import Company, company
 from moorage.scheduling.plan import Plan, tally
 from moorage.scheduling.ranking import DEFAULT_WEIGHERS, FreeResource
 from moorage.simulate.model import Arrival, Outcome, World
 
 PACKING = tuple(FreeResource(weigher.resource_class, -weigher.weight) for weigher in DEFAULT_WEIGHERS)
 """Fills the fullest host first, where the default spreads."""
-SOFT = 4.0
 
 
 class Simulation:
@@ -108,37 +108,31 @@ class Simulation:
         return Outcome(id=arrival.id, at=arrival.at, seconds=seconds, reason=reason, main=main, room=room)
 
     def _request(self, arrival: Arrival) -> Request:
-        together, apart, drawn = self._company(arrival)
+        asked = self._company(arrival)
         return Request(
             resources=arrival.resources,
             availability_zone=arrival.zone,
             physical_networks=tuple(arrival.physical_networks),
             required_traits=tuple(arrival.required),
             forbidden_traits=tuple(arrival.forbidden),
-            together=together,
-            apart=apart,
-            drawn=drawn,
+            together=asked.together,
+            apart=asked.apart,
+            drawn=asked.drawn,
         )
 
-    def _company(self, arrival: Arrival) -> tuple[tuple[str, ...] | None, tuple[str, ...], dict[str, float]]:
-        """What the server's group asks for: hosts to join, hosts to avoid, hosts that draw or repel."""
+    def _company(self, arrival: Arrival) -> Company:
+        """What the server's group asks for; racks are known here alone."""
         others = self._groups.get(arrival.group or "", {})
-        if not others:
-            return None, (), {}
-        hosts = Counter(self._held[server][1] for server in others)
-        if arrival.policy == "affinity":
-            return tuple(sorted(hosts)), (), {}
-        if arrival.policy == "anti-affinity":
-            return None, tuple(sorted(hosts)), {}
-        if arrival.policy == "fault-domain":
-            racks = {
-                self._racks[self._held[server][1]]
-                for server, other in others.items()
-                if other.domain != arrival.domain
-            }
-            return None, tuple(name for name, rack in self._racks.items() if rack in racks), {}
-        sign = {"soft-affinity": SOFT, "soft-anti-affinity": -SOFT}.get(arrival.policy or "", 0.0)
-        return None, (), {host: sign * count for host, count in sorted(hosts.items())}
+        if arrival.policy is None or not others:
+            return Company()
+        if arrival.policy != "fault-domain":
+            return company(arrival.policy, Counter(self._held[server][1] for server in others))
+        racks = {
+            self._racks[self._held[server][1]]
+            for server, other in others.items()
+            if other.domain != arrival.domain
+        }
+        return Company(apart=tuple(name for name, rack in self._racks.items() if rack in racks))
 
     def _take(self, arrival: Arrival, host: str, candidate: Candidate) -> None:
         self._held[arrival.id] = (arrival, host, candidate.allocations)

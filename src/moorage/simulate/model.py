@@ -12,31 +12,20 @@ import msgspec
 
 from moorage.placement.model import Inventory
 from moorage.placement.reads import Held
-from moorage.scheduling.hosts import NO_LIMIT
 
 FORMAT = 1
 Policy = Literal["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity", "fault-domain"]
 
 
-class Stock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Stock(Inventory, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """An inventory as the Placement API writes it, and what is used of it."""
 
-    total: int
-    reserved: int = 0
-    min_unit: int = 1
-    max_unit: int = NO_LIMIT
-    step_size: int = 1
-    allocation_ratio: float = 1.0
     used: int = 0
 
     @property
     def capacity(self) -> int:
         """What can be allocated, in whole units."""
-        return int(
-            Inventory(
-                total=self.total, reserved=self.reserved, allocation_ratio=self.allocation_ratio
-            ).capacity
-        )
+        return int(super().capacity)
 
 
 class ProviderSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -29,6 +29,7 @@ from moorage.network.model import RequestedNic
 from moorage.operations import Command, Refusal, Step, back_to, local, operation, remote, wait
 from moorage.placement.service import Placed
 from moorage.scheduling import Request
+from moorage.scheduling.company import Company
 from moorage.store.schema import Json
 from moorage.store.statement import Statement, text_param
 from moorage.wire.messages import DestroyGuest
@@ -96,9 +97,7 @@ async def claim_host(step: Step) -> Any:
     app: Services = step.app
     p = step.params
     group = p.get("group")
-    company = (
-        groups.Wishes() if group is None else await groups.wishes(step.tx, group, server_id=p["server_id"])
-    )
+    company = Company() if group is None else await groups.wishes(step.tx, group, server_id=p["server_id"])
     request = Request(
         resources=p["resources"],
         availability_zone=p["zone"],
