@@ -22,22 +22,11 @@ from moorage.server.images import ImageProxy
 from moorage.server.listeners import Listeners
 from moorage.wire.messages import StartGuest
 from moorage.wire.tickets import Ticket
-from support.agent_server import AgentServer
+from support.agent_server import REPORT, AgentServer
 from support.authority import AUTHORITY, HostClient, shown_by
 from tests.support.faces import rows_of
 
 IMAGES = "/agent/v1/images"
-REPORT = {
-    "vcpus": 4,
-    "memory_mb": 8192,
-    "disk_gb": 100,
-    "hypervisor_type": "simulated",
-    "hypervisor_version": 1,
-    "cpu_arch": "x86_64",
-    "datapath": "simulated",
-    "protocol": 4,
-    "agent_version": "1",
-}
 CSR = identity.request_for(identity.new_key())
 # By route: what another host asks of h1's, with the path's end; the answer that it gets; both with h1's things in them.
 ASKS: dict[str, tuple[str, Any, tuple[int, bytes]]] = {

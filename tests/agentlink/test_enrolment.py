@@ -18,7 +18,7 @@ from moorage.agentlink.authority import Authority, AuthorityUnusable
 from moorage.core.errors import BadRequest
 from moorage.wire.messages import StartGuest
 from moorage.wire.tickets import Ticket
-from support.agent_server import AgentServer
+from support.agent_server import REPORT, AgentServer
 from support.authority import HostClient, shown_by
 
 
@@ -236,19 +236,6 @@ async def age(server: AgentServer, left: timedelta) -> None:
     async with server.database.transaction() as tx:
         await tx.execute("UPDATE host_certificates SET expires_at = now() + $1", (left,))
     server.link.certificates._known.clear()
-
-
-REPORT = {
-    "vcpus": 4,
-    "memory_mb": 8192,
-    "disk_gb": 100,
-    "hypervisor_type": "simulated",
-    "hypervisor_version": 1,
-    "cpu_arch": "x86_64",
-    "datapath": "simulated",
-    "protocol": 4,
-    "agent_version": "1",
-}
 
 
 async def test_a_host_is_told_to_renew_when_a_third_of_its_certificates_life_is_left(server):

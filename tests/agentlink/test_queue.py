@@ -9,7 +9,7 @@ from moorage.agentlink.registry import GUESTS_CHANNEL
 from moorage.store.errors import ForeignKeyViolation
 from moorage.wire.coding import decode_commands
 from moorage.wire.messages import ConsoleOutput, DestroyGuest, HostReport, Result, StartGuest, Uplink
-from support.agent_server import AgentServer
+from support.agent_server import REPORT, AgentServer
 from support.authority import HostClient
 
 
@@ -252,19 +252,7 @@ async def test_an_unknown_host_gets_no_command(server):
 
 
 def report(**changes):
-    facts = {
-        "vcpus": 4,
-        "memory_mb": 8192,
-        "disk_gb": 100,
-        "hypervisor_type": "simulated",
-        "hypervisor_version": 1,
-        "cpu_arch": "x86_64",
-        "datapath": "simulated",
-        "protocol": 4,
-        "agent_version": "1",
-        "physical_networks": ("physnet1",),
-    }
-    return msgspec.convert({**facts, **changes}, HostReport)
+    return msgspec.convert({**REPORT, "physical_networks": ("physnet1",), **changes}, HostReport)
 
 
 async def test_reports_make_a_host_up_and_only_new_facts_are_passed_on(server):

@@ -1,26 +1,14 @@
 """The Networking API, request by request, as several projects see it."""
 
 import json
-from collections.abc import Mapping
 
 import httpx
 import pytest
 
-from moorage.api import RequestContext
-from moorage.core.errors import Unauthorized
 from moorage.network.http import network_api
+from tests.support.tokens import check
 
 ALIEN = "00000000-0000-4000-8000-000000000000"
-
-
-async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
-    token = headers.get("x-auth-token")
-    if token is None:
-        raise Unauthorized("who?")
-    project, _, roles = token.partition(":")
-    return RequestContext(
-        request_id=request_id, project_id=project, user_id="u", roles=frozenset(roles.split("+"))
-    )
 
 
 class Client:

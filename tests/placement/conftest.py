@@ -10,7 +10,8 @@ import pytest
 from moorage.placement.http.routes import build_api
 from moorage.placement.service import PlacementService
 from moorage.store.database import Database
-from tests.support.placement import Client, check
+from tests.support.placement import Client
+from tests.support.tokens import check
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from moorage.placement.config import DEPTH, Settings
 from moorage.placement.http.routes import build_api
 from moorage.placement.service import PlacementService
 from moorage.store.database import Database
-from tests.support.placement import Client, check, holding, provider
+from tests.support.placement import Client, holding, provider
+from tests.support.tokens import check
 
 
 def client(service: PlacementService) -> Client:

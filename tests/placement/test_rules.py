@@ -16,7 +16,8 @@ from moorage.placement.config import BREADTH, DEPTH, Settings
 from moorage.placement.http.routes import build_api
 from moorage.placement.service import PlacementService
 from moorage.store.database import Database
-from tests.support.placement import Client, check, code, holding, provider
+from tests.support.placement import Client, code, holding, provider
+from tests.support.tokens import check
 
 BANDWIDTH = {"NET_BW_EGR_KILOBIT_PER_SEC": 3000, "NET_BW_IGR_KILOBIT_PER_SEC": 3000}
 SHARES = "MISC_SHARES_VIA_AGGREGATE"

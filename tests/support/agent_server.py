@@ -15,6 +15,19 @@ from moorage.store.signals import Signals
 from moorage.wire.messages import Event, HostReport, Result, Verdict
 from support.authority import AUTHORITY
 
+REPORT = {
+    "vcpus": 4,
+    "memory_mb": 8192,
+    "disk_gb": 100,
+    "hypervisor_type": "simulated",
+    "hypervisor_version": 1,
+    "cpu_arch": "x86_64",
+    "datapath": "simulated",
+    "protocol": 4,
+    "agent_version": "1",
+}
+"""The least that a host reports."""
+
 
 class AgentServer:
     """One API process's worth; several can serve one database."""

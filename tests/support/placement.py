@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
-from moorage.api import RequestContext
-from moorage.core.errors import Unauthorized
 from moorage.core.ids import new_id
 
 LATEST = "1.39"
-
-
-async def check(headers: Mapping[str, str], request_id: str) -> RequestContext:
-    token = headers.get("x-auth-token")
-    if token is None:
-        raise Unauthorized("who?")
-    project, _, roles = token.partition(":")
-    return RequestContext(
-        request_id=request_id, project_id=project, user_id="u", roles=frozenset(roles.split("+"))
-    )
 
 
 class Client:
