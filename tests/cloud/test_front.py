@@ -1,6 +1,7 @@
 """What load balancers and Prometheus see of a whole cloud."""
 
 import asyncio
+import json
 from typing import Any
 
 import aiohttp
@@ -104,3 +105,14 @@ async def test_metrics_with_a_token_are_read_with_it_only(database: Database, id
         assert (await ask(cloud, "metrics", "/metrics", Authorization="Bearer secret"))[0] == 200
         assert (await ask(cloud, "metrics", "/else"))[0] == 404
         assert (await ask(cloud, "metrics", "/metrics", "DELETE"))[0] == 405
+
+
+async def test_links_follow_a_trusted_proxy_and_nobody_else(database: Database, identity: Identity) -> None:
+    async def scheme(cloud: TestCloud) -> str:
+        _, _, text = await ask(cloud, "compute", "/", **{"X-Forwarded-Proto": "https"})
+        return str(json.loads(text)["versions"][0]["links"][0]["href"]).partition(":")[0]
+
+    async with running_cloud(database, identity, hosts=0, trusted_proxies=["127.0.0.1"]) as cloud:
+        assert await scheme(cloud) == "https"
+    async with running_cloud(database, identity, hosts=0) as cloud:
+        assert await scheme(cloud) == "http"

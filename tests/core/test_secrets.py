@@ -87,6 +87,13 @@ def test_a_database_url_that_cannot_be_read_is_refused_without_showing_it(url: s
     assert "ter2" not in str(caught.value)
 
 
+def test_a_trusted_proxy_that_is_no_address_is_refused() -> None:
+    for good in ("192.0.2.1", "2001:db8::/64"):
+        checked(config.load(options(), environ={}, overrides={"trusted_proxies": [good]}))
+    with pytest.raises(OptionsWrong, match="trusted_proxies: proxy is no address"):
+        checked(config.load(options(), environ={}, overrides={"trusted_proxies": ["proxy"]}))
+
+
 @pytest.mark.parametrize(
     "url",
     [

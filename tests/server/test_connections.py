@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -13,6 +14,7 @@ import pytest
 from moorage.api import Api, Call, Endpoint, Reply, RequestContext
 from moorage.api.limits import Limits
 from moorage.api.policy import Policies
+from moorage.core import log
 from moorage.server.listeners import Listeners
 
 
@@ -117,6 +119,16 @@ async def closed(reader: asyncio.StreamReader) -> bool:
             return await reader.read() == b""
         except ConnectionError:
             return True
+
+
+async def rest_of(reader: asyncio.StreamReader) -> bytes:
+    """What still comes until the server closes."""
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(30):
+            while chunk := await reader.read(1 << 16):
+                got += chunk
+    return got
 
 
 def get(path: str = "/", *headers: str) -> bytes:
@@ -330,3 +342,118 @@ async def test_what_is_no_http_is_answered_with_a_plain_400() -> None:
     async with serving() as server, server.connection() as (reader, writer):
         writer.write(b"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 27", "Transfer-Encoding: chunked"])
+async def test_a_body_behind_an_upgrade_is_not_taken_for_the_next_request(framing: str) -> None:
+    async with serving() as server, server.connection() as (reader, writer):
+        head = f"POST /things HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n{framing}\r\n\r\n"
+        writer.write(head.encode())
+        status, headers, body = await answer_of(reader)
+        assert (status, headers["connection"]) == (400, "close")
+        assert "Upgrade" in body["badRequest"]["message"]
+        writer.write(get())
+        assert await closed(reader)
+        assert server.handled == 0
+
+
+async def test_an_upgrade_that_nobody_offers_is_passed_over() -> None:
+    async with serving() as server, server.connection() as (reader, writer):
+        for protocol in ("h2c", "websocket"):
+            writer.write(get("/", "Connection: Upgrade", f"Upgrade: {protocol}", "Content-Length: 0"))
+            assert (await answer_of(reader))[0] == 200
+        writer.write(get())
+        assert (await answer_of(reader))[0] == 200
+
+
+FRAMED = b"POST /things HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n"
+CHUNKED = b'd\r\n{"things": 1}\r\n0\r\n\r\n'
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET /things\0 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /?\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET things HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://x:99999999/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/3.0\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\nHost: x\n\n",
+        b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n",
+        b" / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        FRAMED % b"Content-Length: 13\r\nContent-Length: 14" + b'{"things": 1}',
+        FRAMED % b"Content-Length: 13\r\nContent-Length: 13" + b'{"things": 1}',
+        FRAMED % b"Content-Length: 13\r\nTransfer-Encoding: chunked" + CHUNKED,
+        FRAMED % b"Transfer-Encoding: chunked\r\nContent-Length: 13" + CHUNKED,
+        FRAMED % b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity" + CHUNKED,
+        FRAMED % b"Transfer-Encoding: xchunked" + CHUNKED,
+        FRAMED % b"Content-Length: -1" + b'{"things": 1}',
+        FRAMED % b"Content-Length: +13" + b'{"things": 1}',
+        FRAMED % b"Content-Length: 99999999999999999999999" + b'{"things": 1}',
+        FRAMED % b"Transfer-Encoding: chunked" + b"zz\r\n{}\r\n0\r\n\r\n",
+        FRAMED % b"Transfer-Encoding: chunked" + b"fffffffffffffffffffff\r\n{}",
+    ],
+)
+async def test_what_can_be_read_in_two_ways_is_refused_and_the_connection_closed(request_: bytes) -> None:
+    async with serving() as server, server.connection() as (reader, writer):
+        writer.write(request_ + get())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+        assert b"HTTP/1.1" not in await rest_of(reader)
+        assert server.handled == 0
+
+
+async def test_a_noisy_client_does_not_fill_the_log() -> None:
+    written = io.StringIO()
+    log.configure(level="WARNING", stream=written)
+    try:
+        async with serving() as server:
+            for beginning in (
+                b"\0\r\n\r\n",
+                get("/", "Connection: Upgrade", "Upgrade: h2c", "Connection: close"),
+            ):
+                for _ in range(50):
+                    async with server.connection() as (reader, writer):
+                        writer.write(beginning)
+                        await reader.readline()
+    finally:
+        log.configure(level="WARNING")
+    lines = written.getvalue().splitlines()
+    assert sum("Invalid HTTP request" in line for line in lines) == 1
+    assert len(lines) <= 3
+
+
+@pytest.mark.parametrize(
+    ("proxies", "client", "scheme"),
+    [
+        ((), "127.0.0.1", "http"),
+        (("192.0.2.1",), "127.0.0.1", "http"),
+        (("127.0.0.0/8",), "203.0.113.9", "https"),
+    ],
+)
+async def test_only_configured_proxies_say_who_the_client_is(
+    proxies: tuple[str, ...], client: str, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    seen = []
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        seen.append((scope["client"][0], scope["scheme"]))
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    listeners = Listeners()
+    server = Server(listeners)
+    server.port = listeners.add(app, "127.0.0.1", 0, proxies=proxies)
+    await listeners.start()
+    try:
+        async with server.connection() as (reader, writer):
+            writer.write(get("/", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: https"))
+            assert (await reader.readline()).startswith(b"HTTP/1.1 204")
+    finally:
+        await listeners.stop()
+    assert seen == [(client, scheme)]

@@ -6,6 +6,7 @@ and ``operation_id`` while one is driven. So one search for a request's id finds
 
 import logging
 import sys
+import time
 from typing import TextIO
 
 import structlog
@@ -17,6 +18,34 @@ _SHARED: tuple[structlog.typing.Processor, ...] = (
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.processors.format_exc_info,
 )
+
+_SELDOM = 60.0
+
+
+class Seldom(logging.Filter):
+    """Lets a warning through once in ``seconds``, and says then how often it was held back.
+
+    For warnings that anybody can cause, as often as they like, by what they send. Errors always pass.
+    """
+
+    def __init__(self, seconds: float = _SELDOM) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._seen: dict[str, tuple[float, int]] = {}  # text: when it last passed, how many have not since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to log it; a library's logging calls this."""
+        if record.levelno != logging.WARNING:
+            return True
+        now = time.monotonic()
+        passed, held = self._seen.get(record.msg, (-self._seconds, 0))
+        if now - passed < self._seconds:
+            self._seen[record.msg] = passed, held + 1
+            return False
+        self._seen[record.msg] = now, 0
+        if held:
+            record.msg = f"{record.msg} ({held} more before it)"
+        return True
 
 
 def configure(*, level: str = "INFO", json: bool = False, stream: TextIO = sys.stderr) -> None:
@@ -61,6 +90,8 @@ def configure(*, level: str = "INFO", json: bool = False, stream: TextIO = sys.s
         "alembic",
     ):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # What it warns of is what clients send.
+    logging.getLogger("uvicorn.error").filters[:] = [Seldom()]
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -266,7 +266,9 @@ class Cloud:
                 if name != "agent":
                     face = api_config.with_cors(self.conf, app)
                     port = self.conf[f"{name}_port"]
-                    self.ports[name] = self.listeners.add(face, self.conf.listen, port, tls=context)
+                    self.ports[name] = self.listeners.add(
+                        face, self.conf.listen, port, tls=context, proxies=self.conf.trusted_proxies
+                    )
             self._serve_agents()
         if self.tls is not None:
             self._tasks.append(asyncio.create_task(self.tls.run(self.conf.tls.reload_interval), name="tls"))

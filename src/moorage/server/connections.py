@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from moorage.api.limits import Limits, passage_of
 from moorage.core.errors import (
+    BadRequest,
     HeadersTooLarge,
     MoorageError,
     RequestTimeout,
@@ -137,6 +138,11 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        refused = passage_of(self.scope).refusal is not None  # type: ignore[arg-type]  # a TypedDict
+        if not refused and self.parser.should_upgrade() and self._announces_body():
+            # The parser leaves such a body to the other protocol: it would be taken for the next request.
+            self._refusal = BadRequest("A request with a body cannot ask for another protocol (Upgrade).")
+            raise _Over
         self._head_open, self._body_open = False, True
         if len(self.connections) > self.limits.connections:
             passage_of(self.scope).refusal = Unavailable(  # type: ignore[arg-type]  # a TypedDict
@@ -177,6 +183,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     # --- limits
+
+    def _announces_body(self) -> bool:
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 \t"))
+            for name, value in self.headers
+        )
 
     def _too_many_headers(self) -> HeadersTooLarge:
         return HeadersTooLarge(

@@ -12,7 +12,7 @@ import hashlib
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -101,10 +101,12 @@ class Listeners:
         *,
         tls: ssl.SSLContext | None = None,
         limits: Limits | None = None,
+        proxies: Sequence[str] = (),
     ) -> int:
         """Listen on an address; port 0 takes a free one. The port; raises PortInUse.
 
-        ``limits`` differ from those of the other listeners where given.
+        ``limits`` differ from those of the other listeners where given. ``proxies`` are the addresses and networks whose
+        X-Forwarded-For and X-Forwarded-Proto are believed.
         """
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -115,7 +117,7 @@ class Listeners:
             raise PortInUse(
                 f"{host} port {port} cannot be used: {error.strerror}; is another cloud running?"
             ) from error
-        self._add(app, listener, tls, limits)
+        self._add(app, listener, tls, limits, proxies)
         bound: int = listener.getsockname()[1]
         return bound
 
@@ -130,7 +132,12 @@ class Listeners:
         self._add(app, listener, tls, limits)
 
     def _add(
-        self, app: ASGI, listener: socket.socket, tls: ssl.SSLContext | None, limits: Limits | None
+        self,
+        app: ASGI,
+        listener: socket.socket,
+        tls: ssl.SSLContext | None,
+        limits: Limits | None,
+        proxies: Sequence[str] = (),
     ) -> None:
         config = uvicorn.Config(
             self._wrap(app),
@@ -141,6 +148,9 @@ class Listeners:
             access_log=False,
             log_config=None,
             server_header=False,
+            # Left to itself, uvicorn believes whoever connects from 127.0.0.1, or what the environment says.
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=list(proxies),
             timeout_graceful_shutdown=2,
         )
         config.load()

@@ -46,6 +46,11 @@ def checked(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
             " password as %XX"
         )
     metrics_address(conf)
+    for proxy in conf.trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            raise OptionsWrong(f"trusted_proxies: {proxy} is no address and no network: {error}") from error
     return conf
 
 
@@ -82,6 +87,12 @@ def options() -> list[Group]:
             "public_host",
             help="Host name or address by which clients reach the APIs; it is in the catalogue, and the certificate"
             " must be for it. Default: listen.",
+        ),
+        cfg.ListOpt(
+            "trusted_proxies",
+            default=[],
+            help="Addresses or networks of the proxies before the APIs, such as 192.0.2.0/28: their X-Forwarded-For and"
+            " X-Forwarded-Proto are believed. Default: nobody's.",
         ),
         cfg.PortOpt("compute_port", default=8774, help="Compute and control APIs."),
         cfg.PortOpt("placement_port", default=8778, help="Placement API."),
