@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moorage.core.errors import MoorageError
-from moorage.lab import demo, image, model, probe, up
+from moorage.lab import clients, demo, image, model, probe, up
 from moorage.lab.ovn import OvnCentral
 from moorage.lab.shell import run
 
@@ -82,7 +82,7 @@ def lab_down(*, state: State = DEFAULT_STATE) -> None:
     """
     with _said():
         up.down(lab_state(state), progress=typer.echo)
-        if not demo.cloud_listens(state.absolute()):
+        if not clients.cloud_listens(state.absolute()):
             OvnCentral(state.absolute() / "ovn").stop_now()
 
 
@@ -133,14 +133,14 @@ def lab_demo(
 ) -> None:
     """Boot three servers as a user would, reach one, and delete one."""
     with _said():
-        demo.Demo(demo.Clouds(state.absolute(), cloud, admin_cloud), typer.echo).run()
+        demo.Demo(clients.Clouds(state.absolute(), cloud, admin_cloud), typer.echo).run()
 
 
 @app.command("wait")
 def lab_wait(*, state: State = DEFAULT_STATE, patience: float = 120) -> None:
     """Wait until the cloud takes requests."""
     with _said():
-        demo.wait_for_cloud(demo.Clouds(state.absolute()), patience)
+        clients.wait_for_cloud(clients.Clouds(state.absolute()), patience)
 
 
 @probes.command("plug")

@@ -8,43 +8,21 @@ needs a guest is left out, and said.
 
 import contextlib
 import ipaddress
-import os
 import shutil
-import socket
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
-
-import msgspec
-import yaml
 
 from moorage.lab import image, probe, up
-from moorage.lab.errors import CommandFailed, LabError
-from moorage.lab.shell import Progress, run, wait_for
+from moorage.lab.clients import Clouds, Json
+from moorage.lab.errors import LabError
+from moorage.lab.shell import Progress
 
 SERVERS = ("demo-1", "demo-2", "demo-3")
 NETWORK, SUBNET, FLAVOR, IMAGE, PROBE = "demo-net", "demo-subnet", "demo.tiny", "moorage-guest", "demo-probe"
 CIDR = "10.20.0.0/24"
 #: Seconds that three guests may take to boot under emulation on a busy machine.
 BOOT_PATIENCE = 240.0
-
-Json = dict[str, Any]
-
-
-class Clouds(msgspec.Struct, frozen=True):
-    """How to reach the cloud: its folder and the two entries of its clouds.yaml."""
-
-    state: Path
-    user: str = "moorage"
-    admin: str = "moorage-admin"
-
-    @property
-    def file(self) -> Path:
-        """The cloud's clouds.yaml; the environment's own choice comes first."""
-        return Path(os.environ.get("OS_CLIENT_CONFIG_FILE") or self.state / "clouds.yaml")
 
 
 class Demo:
@@ -76,25 +54,25 @@ class Demo:
 
     def _make_shared(self) -> None:
         """The image and the flavor, which only an administrator may publish."""
-        if self._find("image", IMAGE, self._clouds.admin) is None:
+        if self._clouds.find("image", IMAGE, cloud=self._clouds.admin) is None:
             with self._image_file() as file:
                 self._tell(f"uploading the guest image ({file.stat().st_size / 1e6:.1f} MB)")
-                self._openstack("image", "create", IMAGE, "--file", str(file), "--disk-format", "qcow2",
+                self._clouds.openstack("image", "create", IMAGE, "--file", str(file), "--disk-format", "qcow2",
                                 "--container-format", "bare", "--public", cloud=self._clouds.admin)  # fmt: skip
-        if self._find("flavor", FLAVOR, self._clouds.admin) is None:
+        if self._clouds.find("flavor", FLAVOR, cloud=self._clouds.admin) is None:
             self._tell("making a flavor of 1 CPU, 128 MiB and 1 GiB")
-            self._openstack("flavor", "create", FLAVOR, "--vcpus", "1", "--ram", "128", "--disk", "1",
+            self._clouds.openstack("flavor", "create", FLAVOR, "--vcpus", "1", "--ram", "128", "--disk", "1",
                             cloud=self._clouds.admin)  # fmt: skip
 
     def _make_network(self) -> str:
         """A network with a subnet, and two rules that open ping and the echo; returns the subnet's range."""
-        if self._find("network", NETWORK, self._clouds.user) is None:
+        if self._clouds.find("network", NETWORK) is None:
             self._tell(f"making a network with the subnet {CIDR}")
-            self._openstack("network", "create", NETWORK)
-            self._openstack("subnet", "create", SUBNET, "--network", NETWORK, "--subnet-range", CIDR)
+            self._clouds.openstack("network", "create", NETWORK)
+            self._clouds.openstack("subnet", "create", SUBNET, "--network", NETWORK, "--subnet-range", CIDR)
             self._tell("opening ping and the TCP echo (port 7) in the default security group")
             for words in (["--protocol", "icmp"], ["--protocol", "tcp", "--dst-port", "7"]):
-                self._openstack("security", "group", "rule", "create", "--ingress", *words, "default")
+                self._clouds.openstack("security", "group", "rule", "create", "--ingress", *words, "default")
         return CIDR
 
     def _wait_hosts(self) -> None:
@@ -102,8 +80,8 @@ class Demo:
         wanted = len(up.status(self._lab).hosts) if self._real else 1
         limit = time.monotonic() + 60
         while True:
-            said = self._openstack_text("hypervisor", "list", "-f", "json", cloud=self._clouds.admin)
-            ready = [row for row in msgspec.json.decode(said, type=list[Json]) if row["State"] == "up"]
+            rows = self._clouds.openstack_rows("hypervisor", "list", cloud=self._clouds.admin)
+            ready = [row for row in rows if row["State"] == "up"]
             if len(ready) >= wanted:
                 self._tell(f"{len(ready)} hosts are up")
                 return
@@ -121,7 +99,7 @@ class Demo:
         for name in SERVERS:
             if name not in present:
                 self._tell(f"asking for server {name}")
-                self._openstack("server", "create", name, "--flavor", FLAVOR, "--image", IMAGE,
+                self._clouds.openstack("server", "create", name, "--flavor", FLAVOR, "--image", IMAGE,
                                 "--network", NETWORK)  # fmt: skip
         limit, seen = time.monotonic() + BOOT_PATIENCE, dict[str, str]()
         while True:
@@ -131,7 +109,7 @@ class Demo:
                     self._tell(f"{row['Name']} is {row['Status']}")
                     seen[row["Name"]] = row["Status"]
                 if row["Status"] == "ERROR":
-                    fault = self._openstack("server", "show", row["ID"]).get("fault")
+                    fault = self._clouds.openstack("server", "show", row["ID"]).get("fault")
                     raise LabError(f"{row['Name']} did not boot: {fault}")
             if len(rows) == len(SERVERS) and set(seen.values()) == {"ACTIVE"}:
                 return sorted(rows, key=lambda row: str(row["Name"]))
@@ -142,13 +120,13 @@ class Demo:
     def _explain(self, servers: list[Json]) -> None:
         for server in servers:
             self._tell(f"{server['Name']}: where it was placed, and why")
-            self._quote(self._moorage("server", "explain", server["ID"]))
+            self._quote(self._clouds.moorage("server", "explain", server["ID"]))
 
     def _reach(self, server: Json, subnet: str) -> None:
         """Ping the guest and open its echo from a probe on another host."""
         address = _address(server)
         host = self._other_host(server)
-        port = self._openstack("port", "create", PROBE, "--network", NETWORK, "--host", host,
+        port = self._clouds.openstack("port", "create", PROBE, "--network", NETWORK, "--host", host,
                                cloud=self._clouds.admin)  # fmt: skip
         prefix = ipaddress.ip_network(subnet).prefixlen
         wanted = probe.ProbePort(
@@ -159,7 +137,7 @@ class Demo:
             with _plugged(self._lab, host, wanted) as client:
                 self._ask(client, server, address)
         finally:
-            self._openstack_text("port", "delete", wanted.port_id, cloud=self._clouds.admin)
+            self._clouds.openstack_text("port", "delete", wanted.port_id, cloud=self._clouds.admin)
 
     def _ask(self, client: probe.Probe, server: Json, address: str) -> None:
         started = time.monotonic()
@@ -174,7 +152,7 @@ class Demo:
         """The guest's own lines; it answers on the network a moment before it says so."""
         limit = time.monotonic() + 30
         while True:
-            log = self._openstack_text("console", "log", "show", server["ID"])
+            log = self._clouds.openstack_text("console", "log", "show", server["ID"])
             lines = [line for line in log.splitlines() if "moorage guest" in line]
             if any("ready" in line for line in lines):
                 break
@@ -187,11 +165,11 @@ class Demo:
 
     def _delete(self, server: Json) -> None:
         self._tell(f"deleting {server['Name']}")
-        self._openstack_text("server", "delete", "--wait", server["ID"])
+        self._clouds.openstack_text("server", "delete", "--wait", server["ID"])
 
     def _audit(self) -> None:
         self._tell("audit: servers, ports, addresses, bindings, allocations and hosts must agree")
-        self._quote(self._moorage("audit"))
+        self._quote(self._clouds.moorage("audit"))
 
     def _farewell(self) -> None:
         self._tell(f"done in {time.monotonic() - self._started:.0f} s. Go on with:")
@@ -200,44 +178,16 @@ class Demo:
         )
 
     def _servers(self) -> list[Json]:
-        return msgspec.json.decode(self._openstack_text("server", "list", "-f", "json"), type=list[Json])
+        return self._clouds.openstack_rows("server", "list")
 
     def _other_host(self, server: Json) -> str:
         """A host of the lab that the server is not on, in another rack when there is one."""
-        shown = self._openstack("server", "show", server["ID"], cloud=self._clouds.admin)
+        shown = self._clouds.openstack("server", "show", server["ID"], cloud=self._clouds.admin)
         own = shown.get("OS-EXT-SRV-ATTR:host")
         self._tell(f"{server['Name']} runs on {own}")
         hosts = up.status(self._lab).hosts
         rack = next((host.rack for host in hosts if host.name == own), None)
         return max(hosts, key=lambda host: (host.rack != rack, host.name != own)).name
-
-    def _find(self, kind: str, name: str, cloud: str) -> Json | None:
-        """The thing of that name, None when there is none."""
-        try:
-            return self._openstack(kind, "show", name, cloud=cloud)
-        except CommandFailed as error:
-            # The client has no exit status of its own for "not found"; its sentence begins with "No".
-            if any(line.startswith("No ") for line in error.output.splitlines()):
-                return None
-            raise
-
-    def _openstack(self, *words: str, cloud: str | None = None) -> Json:
-        said = self._openstack_text(*words, *([] if "delete" in words else ["-f", "json"]), cloud=cloud)
-        return msgspec.json.decode(said, type=Json) if said.strip() else {}
-
-    def _openstack_text(self, *words: str, cloud: str | None = None) -> str:
-        env = {"OS_CLIENT_CONFIG_FILE": str(self._clouds.file), "OS_CLOUD": cloud or self._clouds.user}
-        return run(_program("openstack"), *words, env=env, timeout=300)
-
-    def _moorage(self, *words: str) -> str:
-        # As the administrator: the owner of a server is told which checks decided, but not the hosts' names.
-        env = {
-            "MOORAGE_STATE": str(self._clouds.state),
-            "OS_CLIENT_CONFIG_FILE": str(self._clouds.file),
-            "OS_CLOUD": self._clouds.admin,
-            "COLUMNS": "100",
-        }
-        return run(sys.executable, "-m", "moorage.cli.main", *words, env=env, timeout=120)
 
     @contextlib.contextmanager
     def _image_file(self) -> Iterator[Path]:
@@ -267,37 +217,6 @@ def _plugged(lab: Path, host: str, port: probe.ProbePort) -> Iterator[probe.Prob
         yield client
     finally:
         client.unplug()
-
-
-def wait_for_cloud(clouds: Clouds, patience: float) -> None:
-    """Return once the cloud's agent socket and its Keystone take connections; raises CommandFailed after ``patience`` s."""
-    wait_for("the cloud", lambda: clouds.file.exists() and _listens(clouds), patience)
-
-
-def _listens(clouds: Clouds) -> bool:
-    found = yaml.safe_load(clouds.file.read_text())
-    identity = urlsplit(found["clouds"][clouds.user]["auth"]["auth_url"])
-    try:
-        with socket.create_connection((identity.hostname, identity.port or 80), timeout=5):
-            return cloud_listens(clouds.state)
-    except OSError:
-        return False
-
-
-def cloud_listens(state: Path) -> bool:
-    """True when a cloud takes connections of agents in this state folder."""
-    try:
-        with socket.socket(socket.AF_UNIX) as agents:
-            agents.connect(str(state / "agent.sock"))
-    except OSError:
-        return False
-    return True
-
-
-def _program(name: str) -> str:
-    """A program of our own environment, else the one on the PATH."""
-    own = Path(sys.executable).with_name(name)
-    return str(own) if own.exists() else name
 
 
 def _address(server: Json) -> str:
