@@ -82,7 +82,11 @@ async def test_prometheus_reads_what_the_cloud_does(
         took = found["moorage_request_duration_seconds_count"]
         assert took["compute", "/servers", "POST"] == 1
         assert found["moorage_hosts"][("up",)] == 3
-        assert found["moorage_command_recent_seconds_count"]["guest.spawn", "succeeded"] == 1
+        ended = found["moorage_operation_duration_seconds_count"]
+        assert ended["server.boot", "done"] == 1
+        assert ended["server.boot", "failed"] == ended["server.delete", "done"] == 0
+        answers = found["moorage_step_answer_seconds_count"]
+        assert answers == {("run", "server.boot", "succeeded", "spawn_guest"): 1}
         steps = found["moorage_step_duration_seconds_count"]
         assert min(steps["run", "server.boot", step] for step in ("create_ports", "spawn_guest")) >= 1
         assert steps["undo", "server.boot", "create_ports"] == 0

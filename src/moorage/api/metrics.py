@@ -1,11 +1,11 @@
 """Requests as Prometheus counts them. Labels come from the tables of endpoints, never from what clients send."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter
 
 from moorage.api.limits import Passage
+from moorage.core.metrics import Durations
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
 class RequestMetrics:
@@ -18,16 +18,15 @@ class RequestMetrics:
             ("api", "method", "endpoint", "status"),
             registry=registry,
         )
-        self._seconds = Histogram(
+        self._seconds = Durations(
+            registry,
             "moorage_request_duration_seconds",
             "Time from a request's headers to the end of its answer.",
             ("api", "method", "endpoint"),
-            buckets=_BUCKETS,
-            registry=registry,
+            shortest=0.002,
+            longest=50.0,
         )
-        # Looking a child up by its labels costs more than counting.
         self._counters: dict[tuple[str, str, str, int], Counter] = {}
-        self._histograms: dict[tuple[str, str, str], Histogram] = {}
 
     def answered(self, passage: Passage, method: str, seconds: float) -> None:
         """Count one request. One that no API took (an image for a host) is not counted."""
@@ -36,11 +35,8 @@ class RequestMetrics:
         if method not in _METHODS:
             method = "other"
         key = (passage.api, method, passage.route)
-        histogram = self._histograms.get(key)
-        if histogram is None:
-            histogram = self._histograms[key] = self._seconds.labels(*key)
         counter = self._counters.get((*key, passage.status))
         if counter is None:
             counter = self._counters[*key, passage.status] = self._requests.labels(*key, str(passage.status))
-        histogram.observe(seconds)
+        self._seconds.of(*key).observe(seconds)
         counter.inc()

@@ -1,7 +1,7 @@
 """The remote side of an operation: its command to a host, and the wait for the answer.
 
-A command is out while ``sent``; ``_command``, ``_host`` and ``_until`` of the operation's data say which, where, and
-how long it is waited for. Meanwhile the operation looks up now and then: a host that is not heard of any more will not
+A command is out while ``sent``; ``_command``, ``_host``, ``_sent_at`` and ``_until`` of the operation's data say which,
+where, since when and how long it is waited for. Meanwhile the operation looks up now and then: a host that is not heard of any more will not
 answer, and there is no point in waiting for the end of its time.
 """
 
@@ -29,6 +29,7 @@ async def send(env: Environment, work: Operation, step: str, command: Command, t
     work.sent = True
     work.data["_host"] = command.host
     work.data["_until"] = until.isoformat()
+    work.data["_sent_at"] = utcnow().isoformat()
     work.data["_command"] = await env.send(
         tx,
         host=command.host,
@@ -47,6 +48,7 @@ def clear(work: Operation) -> None:
     work.sent = False
     work.wake_at = None
     work.data.pop("_command", None)
+    work.data.pop("_sent_at", None)
     work.data.pop("_until", None)
 
 

@@ -110,7 +110,7 @@ async def _forward(env: Environment, definition: Definition, op: Operation, *, f
                 break
         _end_in_time(env, definition, work)
         await journal.record(tx, work, events, consumed=consumed)
-    take(op, work)
+    take(env, op, work)
     await env.faults.at("recorded", op, events[-1].step if events else step.name)
 
 
@@ -212,5 +212,5 @@ async def _again(env: Environment, op: Operation, failure: _StepFailed) -> bool:
     work.wake_at = utcnow() + timedelta(seconds=min(10.0, 0.05 * 2**op.attempts))
     async with env.database.transaction() as tx:
         await journal.record(tx, work, [], consumed=False)
-    take(op, work)
+    take(env, op, work)
     return True

@@ -8,6 +8,7 @@ import msgspec
 
 from moorage.operations.definition import Definition, Step
 from moorage.operations.faults import Faults, NoFaults
+from moorage.operations.metrics import OperationMetrics
 from moorage.operations.model import Operation
 from moorage.operations.versions import Catalogue
 from moorage.store.database import Database, Tx
@@ -36,6 +37,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     send: Send
     silent: Callable[[str], bool] = _heard
     deadlines: Mapping[str, float] = {}
+    metrics: OperationMetrics
     faults: Faults = NoFaults()
     fuse: bool = True
     look: float = 15.0
@@ -55,7 +57,9 @@ def copy_of(op: Operation, **changes: Any) -> Operation:
     return msgspec.structs.replace(op, data=dict(op.data), **changes)
 
 
-def take(op: Operation, work: Operation) -> None:
-    """The record is committed: the copy becomes the truth."""
+def take(env: Environment, op: Operation, work: Operation) -> None:
+    """The record is committed: the copy becomes the truth, and a host's answer that it used up is counted."""
+    if op.sent and op.inbox is not None and work.inbox is None:
+        env.metrics.answered(op)
     for field in work.__struct_fields__:
         setattr(op, field, getattr(work, field))

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from moorage.core.errors import MoorageError, Unavailable
 from moorage.core.ids import new_id
@@ -20,7 +21,8 @@ from moorage.operations.definition import Definition
 from moorage.operations.engine import drive
 from moorage.operations.environment import Environment, Send
 from moorage.operations.faults import Crash, Faults, NoFaults
-from moorage.operations.model import FencedOut, Operation
+from moorage.operations.metrics import OperationMetrics
+from moorage.operations.model import FINISHED, FencedOut, Operation
 from moorage.operations.versions import Catalogue
 from moorage.store.database import Database
 from moorage.store.errors import SerializationConflict, UniqueViolation
@@ -36,6 +38,7 @@ class Runner:
     concurrency  operations driven at once; lease: seconds before another conductor may take over
     poll         seconds between looks without a signal, the safety net for deadlines and lost signals
     silent, deadlines, look: see Environment
+    metrics      where what is done here is counted; the definitions' steps are
     """
 
     def __init__(
@@ -52,12 +55,14 @@ class Runner:
         silent: Callable[[str], bool] | None = None,
         deadlines: Mapping[str, float] | None = None,
         look: float = 15.0,
+        metrics: OperationMetrics | None = None,
         faults: Faults | None = None,
         fuse: bool = True,
     ) -> None:
+        metrics = metrics or OperationMetrics(CollectorRegistry())
         self.environment = Environment(
             database=database,
-            catalogue=Catalogue(definitions),
+            catalogue=Catalogue(metrics.measured(definitions)),
             app=app,
             send=send,
             silent=silent or (lambda _host: False),
@@ -65,6 +70,7 @@ class Runner:
             faults=faults or NoFaults(),
             fuse=fuse,
             look=look,
+            metrics=metrics,
         )
         self.owner = new_id()
         self.unknown: list[tuple[str, int, int]] = []
@@ -152,6 +158,8 @@ class Runner:
             try:
                 await drive(self.environment, op)
                 log.info("operation.recorded", kind=op.kind, state=op.state, step=op.step)
+                if op.state in FINISHED:
+                    self.environment.metrics.ended(op)
             except FencedOut:
                 log.info("operation.fenced_out", kind=op.kind, step=op.step)
             except Crash:

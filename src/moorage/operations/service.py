@@ -11,6 +11,7 @@ from moorage.core.log import get_logger
 from moorage.operations import journal, listing
 from moorage.operations.definition import Definition, Step
 from moorage.operations.listing import Filter, OperationView
+from moorage.operations.metrics import OperationMetrics
 from moorage.operations.model import ABANDONED, READY, STUCK, UNDO, WAITING, Operation
 from moorage.operations.undo import give_up, leftovers
 from moorage.operations.versions import Catalogue
@@ -21,12 +22,15 @@ log = get_logger(__name__)
 
 
 class OperationsService:
-    """``app``: what steps find as ``step.app``."""
+    """``app``: what steps find as ``step.app``; ``metrics`` count what is given up."""
 
-    def __init__(self, database: Database, definitions: Iterable[Definition], app: Any) -> None:
+    def __init__(
+        self, database: Database, definitions: Iterable[Definition], app: Any, metrics: OperationMetrics
+    ) -> None:
         self.database = database
         self._catalogue = Catalogue(definitions)
         self._app = app
+        self._metrics = metrics
 
     async def list(self, wanted: Filter) -> list[OperationView]:
         """Newest first; raises BadRequest."""
@@ -74,6 +78,7 @@ class OperationsService:
             if definition.on_abandoned is not None:
                 await definition.on_abandoned(Step.of(self._app, op, tx))
             await journal.record(tx, op, events, consumed=True)
+        self._metrics.ended(op)
         log.warning("operation.abandoned", operation_id=operation_id, kind=op.kind, by=by, left=left)
         return {"id": operation_id, "state": op.state, "left": left}
 

@@ -62,7 +62,7 @@ async def begin(
         work.refusals = [*op.refusals, refusal]
     async with env.database.transaction() as tx:
         await journal.record(tx, work, [event], consumed=True)
-    take(op, work)
+    take(env, op, work)
 
 
 async def backward(env: Environment, definition: Definition, op: Operation) -> None:
@@ -86,7 +86,7 @@ async def backward(env: Environment, definition: Definition, op: Operation) -> N
         await _failed(env, definition, op, step, error)
         return
     before = copy_of(op)
-    take(op, work)
+    take(env, op, work)
     await env.faults.at("recorded", before, step.name)
 
 
@@ -161,7 +161,7 @@ async def _failed(
         if attempts == ATTEMPTS and definition.on_stuck is not None:
             await definition.on_stuck(env.step(work, tx))
         await journal.record(tx, work, [event], consumed=True)
-    take(op, work)
+    take(env, op, work)
 
 
 async def _leave(env: Environment, definition: Definition, op: Operation, event: Event) -> None:
@@ -175,7 +175,7 @@ async def _leave(env: Environment, definition: Definition, op: Operation, event:
         if definition.on_failure is not None:
             await definition.on_failure(env.step(work, tx))
         await journal.record(tx, work, events, consumed=True)
-    take(op, work)
+    take(env, op, work)
 
 
 def give_up(definition: Definition, work: Operation) -> list[Event]:

@@ -1,12 +1,24 @@
-"""What an operation waits for, in words. Pure."""
+"""What an operation waits for: one in words, many as a column that can be counted."""
 
 from datetime import datetime
 
 import msgspec
+import sqlalchemy as sa
 
 from moorage.operations.definition import Definition
 from moorage.operations.listing import OperationView
 from moorage.operations.model import FINISHED, READY, RUNNING, STUCK, UNDO
+from moorage.operations.tables import operations as op_
+
+WAITS_FOR = sa.case(
+    (op_.c.state == sa.literal_column("'stuck'"), "operator"),
+    (sa.and_(op_.c.state == sa.literal_column("'ready'"), op_.c.fence == 0), "turn"),
+    (op_.c.state != sa.literal_column("'waiting'"), "conductor"),
+    (op_.c.sent, "host"),
+    (sa.or_(op_.c.direction == sa.literal_column("'undo'"), op_.c.attempts > 0), "retry"),
+    else_="event",
+)
+"""Of an open operation; ``turn``: it has not begun."""
 
 
 class Wait(msgspec.Struct, frozen=True):

@@ -166,7 +166,7 @@ class Cloud:
         self.runner = Runner(
             database,
             self.signals,
-            self.metrics.steps.measured(DEFINITIONS),
+            DEFINITIONS,
             self.services,
             self.link.enqueue,
             concurrency=conf.conductor.concurrency,
@@ -174,6 +174,7 @@ class Cloud:
             poll=conf.conductor.poll,
             silent=self.directory.silent,
             deadlines={kind: float(seconds) for kind, seconds in conf.conductor.deadlines.items()},
+            metrics=self.metrics.operations,
             faults=faults,
             fuse=fuse,
         )
@@ -234,7 +235,9 @@ class Cloud:
                 database=self.database,
                 hosts=HostControl(self.database, self.link),
                 compute=self.compute,
-                operations=OperationsService(self.database, DEFINITIONS, self.services),
+                operations=OperationsService(
+                    self.database, DEFINITIONS, self.services, self.metrics.operations
+                ),
                 placement=self.placement,
                 authenticate=self.authenticate,
                 health=self.health,

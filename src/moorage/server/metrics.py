@@ -6,9 +6,11 @@ process of a cloud; the rest is this process's own.
 
     moorage_requests_total, moorage_request_duration_seconds   by api, method, endpoint (and status)
     moorage_operations, moorage_operations_oldest_seconds      open operations by kind and state
-    moorage_step_duration_seconds                              by operation, step and direction (run, undo)
+    moorage_operations_waiting                                 the same by kind and what they wait for
+    moorage_operation_duration_seconds                         those that ended here, by kind and outcome
+    moorage_step_duration_seconds                              by kind, step and direction (run, undo): work here
+    moorage_step_answer_seconds                                the same and outcome: how long hosts took
     moorage_commands_outstanding, moorage_commands_oldest_seconds   commands without a result, by kind
-    moorage_command_recent_seconds_{count,sum,max}             commands that ended in the last five minutes
     moorage_hosts                                              by state: up, down, disabled
     moorage_placement_index_age_seconds
     moorage_database_up, moorage_database_connections          of this process's pool, by state
@@ -20,6 +22,7 @@ process of a cloud; the rest is this process's own.
 import asyncio
 import hmac
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -39,8 +42,9 @@ from moorage.api.metrics import RequestMetrics
 from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
 from moorage.keepers import Keeper
-from moorage.operations.metrics import StepMetrics
+from moorage.operations.metrics import OperationMetrics
 from moorage.operations.tables import operations
+from moorage.operations.waits import WAITS_FOR
 from moorage.store.database import Database
 from moorage.store.statement import Statement
 
@@ -55,49 +59,42 @@ class _Row(msgspec.Struct, frozen=True):
     what: str
     kind: str
     state: str
+    waits_for: str
     number: int
-    seconds: float | None
     longest: float | None
+
+
+_EMPTY: Any = sa.literal_column("''")
 
 
 def _age(column: Any) -> Any:
     return sa.func.extract("epoch", sa.func.now() - column).cast(sa.Double)
 
 
-def _rows(what: str, kind: Any, state: Any, seconds: Any = None, longest: Any = None) -> Any:
-    none = sa.null().cast(sa.Double)
+def _rows(what: str, kind: Any, state: Any, waits_for: Any = _EMPTY, longest: Any = None) -> Any:
     return sa.select(
         sa.literal_column(f"'{what}'").label("what"),
         sa.cast(kind, sa.Text).label("kind"),
         sa.cast(state, sa.Text).label("state"),
+        sa.cast(waits_for, sa.Text).label("waits_for"),
         sa.func.count().label("number"),
-        (none if seconds is None else seconds).label("seconds"),
-        (none if longest is None else longest).label("longest"),
-    ).group_by(sa.text("2"), sa.text("3"))
+        (sa.null().cast(sa.Double) if longest is None else longest).label("longest"),
+    ).group_by(sa.text("2"), sa.text("3"), sa.text("4"))
 
 
-_EMPTY: Any = sa.literal_column("''")
-_TAKEN = sa.func.extract("epoch", commands.c.finished_at - commands.c.created_at).cast(sa.Double)
-_WINDOW = timedelta(minutes=5)
-# Four counts in one round trip; each reads by a partial or BRIN index, or a small table.
+# Three counts in one round trip; each reads by a partial index, or a small table. Of what has ended no row is read.
 _COUNTS = Statement(
     sa.union_all(
         _rows(
             "operations",
             operations.c.kind,
             operations.c.state,
+            WAITS_FOR,
             longest=sa.func.max(_age(operations.c.created_at)),
         ).where(sa.text("state IN ('ready', 'running', 'waiting', 'stuck')")),
         _rows("outstanding", commands.c.kind, _EMPTY, longest=sa.func.max(_age(commands.c.created_at))).where(
             commands.c.finished_at.is_(None)
         ),
-        _rows(
-            "ended",
-            commands.c.kind,
-            commands.c.outcome,
-            seconds=sa.func.sum(_TAKEN),
-            longest=sa.func.max(_TAKEN),
-        ).where(commands.c.finished_at > sa.func.now() - sa.bindparam("window", type_=sa.Interval)),
         _rows(
             "hosts",
             _EMPTY,
@@ -130,7 +127,7 @@ class CloudMetrics:
     ) -> None:
         self.registry = CollectorRegistry()
         self.requests = RequestMetrics(self.registry)
-        self.steps = StepMetrics(self.registry)
+        self.operations = OperationMetrics(self.registry)
         ProcessCollector(registry=self.registry)
         self._database = database
         self._down = timedelta(seconds=service_down_time)
@@ -156,7 +153,7 @@ class CloudMetrics:
     async def _read(self) -> None:
         try:
             async with self._database.read() as tx:
-                self._rows = await _COUNTS.all(tx, window=_WINDOW, down=self._down)
+                self._rows = await _COUNTS.all(tx, down=self._down)
             self._up = True
         except MoorageError as error:
             log.warning("metrics.unread", error=error.message)
@@ -171,16 +168,21 @@ class CloudMetrics:
         by: dict[str, list[_Row]] = {}
         for row in self._rows:
             by.setdefault(row.what, []).append(row)
-        opened, waiting, ended = by.get("operations", []), by.get("outstanding", []), by.get("ended", [])
+        opened, waiting = by.get("operations", []), by.get("outstanding", [])
+        states, queues, oldest = Counter[Any](), Counter[Any](), dict[Any, float]()
+        for row in opened:
+            state = (row.kind, row.state)
+            states[state] += row.number
+            queues[row.kind, row.waits_for] += row.number
+            oldest[state] = max(oldest.get(state, 0.0), row.longest or 0.0)
         labels = ("kind", "state")
+        yield _gauge("moorage_operations", "Open operations.", states, labels)
+        yield _gauge("moorage_operations_oldest_seconds", "Age of the oldest open operation.", oldest, labels)
         yield _gauge(
-            "moorage_operations", "Open operations.", {(r.kind, r.state): r.number for r in opened}, labels
-        )
-        yield _gauge(
-            "moorage_operations_oldest_seconds",
-            "Age of the oldest open operation.",
-            {(r.kind, r.state): r.longest for r in opened},
-            labels,
+            "moorage_operations_waiting",
+            "Open operations by what they wait for: their turn, a conductor, a host, an event, a retry, an operator.",
+            queues,
+            ("kind", "waits_for"),
         )
         yield _gauge(
             "moorage_commands_outstanding",
@@ -194,7 +196,6 @@ class CloudMetrics:
             {(r.kind,): r.longest for r in waiting},
             ("kind",),
         )
-        yield from _durations(ended)
         if self._up:
             hosts_by = {"up": 0, "down": 0, "disabled": 0} | {r.state: r.number for r in by.get("hosts", [])}
             yield _gauge("moorage_hosts", "Hosts.", {(k,): v for k, v in hosts_by.items()}, ("state",))
@@ -244,20 +245,6 @@ def _gauge(name: str, help_: str, values: Values, labels: tuple[str, ...] = ()) 
         if value is not None:
             found.add_metric(key, value)
     return found
-
-
-def _durations(ended: list[_Row]) -> Iterator[Metric]:
-    for name, values in (
-        ("count", {(r.kind, r.state): float(r.number) for r in ended}),
-        ("sum", {(r.kind, r.state): r.seconds for r in ended}),
-        ("max", {(r.kind, r.state): r.longest for r in ended}),
-    ):
-        yield _gauge(
-            f"moorage_command_recent_seconds_{name}",
-            "Time from a command's order to its result, of those that ended in the last five minutes.",
-            values,
-            ("kind", "outcome"),
-        )
 
 
 class MetricsApp:
