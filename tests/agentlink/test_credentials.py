@@ -53,6 +53,7 @@ class Served:
         self.routes = [
             (row.endpoint.method, row.path.removeprefix("/agent/v1"))
             for row in rows_of(SimpleNamespace(apps={"agent": app}))  # type: ignore[arg-type]
+            if row.api == "agent"
         ]
         self.command = ""
         self.spent = ""

@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.requests import ASKS, prepare
 from tests.support.cloud import TestCloud, running_cloud
-from tests.support.faces import Row, rows_of
+from tests.support.faces import Row, app_of, rows_of
 from tests.support.generated import compare
 from tests.support.identity import Identity
 from tests.support.roles import CALLERS, credentials_of, shown
@@ -69,7 +69,7 @@ async def test_every_endpoint_answers_each_caller_as_the_table_says(
     callers = await credentials_of(cloud)
     answers: Answers = {}
     for row in rows_of(cloud.cloud):
-        app = cloud.cloud.apps[row.port]
+        app = app_of(cloud.cloud, row)
         answers[row.name] = tuple([await ask(app, world, row, callers[name]) for name in CALLERS])
     # Each request is one that somebody may send: a refusal says something about the caller, not about the request.
     nobody = [name for name, found in answers.items() if not any(200 <= s < 300 for s in found)]

@@ -26,13 +26,13 @@ def test_a_document_is_valid_openapi(name: str) -> None:
 @pytest.mark.parametrize("name", FACES)
 def test_a_document_has_every_row_of_its_table(name: str) -> None:
     face, paths = FACES[name], openapi(name)["paths"]
-    for row in face.endpoints:
-        operation = paths[face.prefix + row.path][row.method.lower()]
-        assert str(row.status) in operation["responses"], row.path
+    for path, row in face.rows:
+        operation = paths[path][row.method.lower()]
+        assert str(row.status) in operation["responses"], path
         policies = operation["x-policy"]
-        assert row.policy in (policies.values() if isinstance(policies, dict) else [policies]), row.path
+        assert row.policy in (policies.values() if isinstance(policies, dict) else [policies]), path
         if row.action is not None:
             assert row.action in json.dumps(operation["requestBody"])
     assert {f"{m.upper()} {p}" for p, found in paths.items() for m in found} == {
-        f"{row.method} {face.prefix}{row.path}" for row in face.endpoints
+        f"{row.method} {path}" for path, row in face.rows
     }

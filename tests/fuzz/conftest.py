@@ -75,7 +75,9 @@ def target(postgres: EmbeddedPostgres, template: str, identity: Identity, image_
         found.credentials = await credentials_of(found.cloud)
         found.clients = {
             port: httpx.AsyncClient(
-                transport=httpx.ASGITransport(app), base_url="http://cloud", trust_env=False
+                transport=httpx.ASGITransport(found.cloud.cloud.front(app)),
+                base_url="http://cloud",
+                trust_env=False,
             )
             for port, app in found.cloud.cloud.apps.items()
         }

@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from moorage.api import Api, Endpoint
 from moorage.api.versions import Version, text
+from moorage.server import front, metrics
 from moorage.server.cloud import Cloud
 
 
@@ -43,15 +44,23 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def rows_of(cloud: Cloud) -> list[Row]:
-    """Every endpoint, in the order of the tables."""
-    found = []
+    """Every endpoint, in the order of the tables; what stands before every port is shown once."""
+    first = next(iter(cloud.apps))
+    found = [Row(first, "service", "", endpoint, None) for endpoint in front.ENDPOINTS]
     for port, app in cloud.apps.items():
         for api in _walk(app, set()):
             found += [_row(port, api, endpoint) for endpoint in _endpoints(api)]
     return found
 
 
+def app_of(cloud: Cloud, row: Row) -> Any:
+    """The application that serves a row, as it is served."""
+    return cloud.front(cloud.apps[row.port])
+
+
 def _row(port: str, api: Any, endpoint: Endpoint) -> Row:
+    if isinstance(api, metrics.MetricsApp):
+        return Row(port, "service", "", endpoint, None)
     if isinstance(api, Route):
         return Row(port, "agent", "", endpoint, None)
     newest = None
@@ -67,15 +76,17 @@ def _endpoints(api: Any) -> list[Endpoint]:
             for method in sorted(api.methods or ())
             if method != "HEAD"
         ]
+    if isinstance(api, metrics.MetricsApp):
+        return list(metrics.ENDPOINTS)
     return list(api.router.endpoints)
 
 
 def _walk(app: Any, seen: set[int]) -> Iterator[Any]:
-    """The Apis and Routes inside: what wraps them holds them in an attribute, a list or a dictionary."""
+    """The Apis, Routes and metrics inside: what wraps them holds them in an attribute, a list or a dictionary."""
     if id(app) in seen:
         return
     seen.add(id(app))
-    if isinstance(app, Api | Route):
+    if isinstance(app, Api | Route | metrics.MetricsApp):
         yield app
     elif isinstance(app, dict):
         for each in app.values():

@@ -166,7 +166,7 @@ class Api:
         if len(rows) == 1 and endpoint.action is None:
             self._authorize(endpoint, context)
         try:
-            endpoint, call.body = decode_body(rows, raw, headers)
+            endpoint, call.body = decode_body(rows, raw, headers, version)
         except BadRequest as error:
             raise await self._bad_body(call, raw, error) from error
         if len(rows) > 1 or endpoint.action is not None:

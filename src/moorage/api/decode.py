@@ -8,27 +8,34 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from moorage.api.endpoint import Endpoint, Query
+from moorage.api.fields import check_fields
 from moorage.api.versions import Version
 from moorage.core.errors import BadRequest, UnsupportedMediaType
 
 _AT = re.compile(r" - at `(key in )?\$?\.?(.*)`$")
 
 
-def decode_body(rows: list[Endpoint], raw: bytes, headers: Mapping[str, str]) -> tuple[Endpoint, Any]:
-    """Choose the row (by action, where several share a path) and decode the body to its type.
+def decode_body(
+    rows: list[Endpoint], raw: bytes, headers: Mapping[str, str], version: Version
+) -> tuple[Endpoint, Any]:
+    """Choose the row (by action, where several share a path) and decode the body to its type at the version.
 
     Raises BadRequest naming the field, UnsupportedMediaType for a body that is not JSON.
     """
     endpoint = rows[0]
     if endpoint.action is not None:
-        return _decode_action(rows, raw, headers)
+        return _decode_action(rows, raw, headers, version)
     if endpoint.body is None:
         return endpoint, raw or None
     _check_media(endpoint, headers)
-    return endpoint, _decode(raw, endpoint.body)
+    found = _decode(raw, endpoint.body)
+    check_fields(found, endpoint.body, version)
+    return endpoint, found
 
 
-def _decode_action(rows: list[Endpoint], raw: bytes, headers: Mapping[str, str]) -> tuple[Endpoint, Any]:
+def _decode_action(
+    rows: list[Endpoint], raw: bytes, headers: Mapping[str, str], version: Version
+) -> tuple[Endpoint, Any]:
     _check_media(rows[0], headers)
     found = _decode(raw, dict[str, msgspec.Raw])
     if len(found) != 1:
@@ -36,7 +43,9 @@ def _decode_action(rows: list[Endpoint], raw: bytes, headers: Mapping[str, str])
     name, value = next(iter(found.items()))
     for row in rows:
         if row.action == name:
-            return row, (_decode(bytes(value), row.body, name) if row.body is not None else None)
+            body = _decode(bytes(value), row.body, name) if row.body is not None else None
+            check_fields(body, row.body, version, name)
+            return row, body
     raise BadRequest(f"There is no such action: {name[:64]}", field=name[:64])
 
 

@@ -49,6 +49,15 @@ def names(*always: str, strict: str | None = None, later: Mapping[str, str] | No
     return Query(found, parse(strict) if strict is not None else None)
 
 
+class Header(msgspec.Struct, frozen=True):
+    """A header of requests that a handler reads. ``refused``: the status of one that does not hold, if it is a condition."""
+
+    name: str
+    pattern: str
+    about: str
+    refused: int | None = None
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """One row of an API's table.
 
@@ -60,8 +69,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     action          for POST …/action: the key of the body that chooses this row
     status          of an answer that is not a Reply
     statuses        others that a Reply of this handler may have
-    response        type of the body, for the API document
+    response        type of the answer's body, which the handler makes as it likes; None: it has none. The API document
+                    has it, and `tests/api/test_answers.py` holds real answers against that
+    headers         of the request, that the handler reads
     media           accepted request media types
+    produces        media type of the answer's body
     """
 
     method: str
@@ -75,7 +87,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     statuses: tuple[int, ...] = ()
     response: Any = None
     action: str | None = None
+    headers: tuple[Header, ...] = ()
     media: tuple[str, ...] = ("application/json",)
+    produces: str = "application/json"
 
     def offers(self, version: Version) -> bool:
         """Whether this row is part of the API at ``version``."""

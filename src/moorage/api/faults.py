@@ -114,8 +114,12 @@ SHAPES: Mapping[str, dict[str, Any]] = {
     "control": _object(
         error=_object(status=_NUMBER, code=_TEXT, message=_TEXT, details={"type": "object"}, request_id=_TEXT)
     ),
+    "text": _TEXT,
 }
-"""The JSON Schema of each shape, for the documents."""
+"""The JSON Schema of each shape, for the documents; ``text`` is what answers without an API."""
+
+MEDIA: Mapping[str, str] = {"text": "text/plain"}
+"""Their media types, where they are not JSON."""
 
 
 def status_of(error: MoorageError, style: str) -> int:

@@ -1,17 +1,19 @@
 """The OpenAPI 3.1 document of an API, from its table: what the router, the decoder and the faults do, written down.
 
 Rows that share method and path (actions, ranges of microversions) are one operation there; what tells them apart is
-under ``x-openstack`` as OpenStack's own documents have it: ``min-ver``, ``max-ver``, ``action-name``.
+under ``x-openstack`` as OpenStack's own documents have it: ``min-ver``, ``max-ver``, ``action-name``. So are the
+versions of a field that not all have (``ranges`` where it went and came back), and ``required`` there, if it is.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from moorage.api import faults
 from moorage.api.endpoint import Endpoint, Query
+from moorage.api.fields import KEY, limits
 from moorage.api.versions import Version, VersionScheme, text
 
 Json = dict[str, Any]
@@ -21,36 +23,51 @@ _WRITES = ("POST", "PUT", "PATCH")
 
 
 class Face(msgspec.Struct, frozen=True, kw_only=True):
-    """What a document is about. ``prefix`` stands before the paths of the table; ``hosts``: callers are hosts, with certificates."""
+    """What a document is about.
+
+    prefix   stands before the paths of the table
+    root     rows that are served without it
+    hosts    callers are hosts, with certificates
+    """
 
     title: str
     endpoints: tuple[Endpoint, ...]
     style: str
     versions: VersionScheme | None = None
     prefix: str = ""
+    root: tuple[Endpoint, ...] = ()
     hosts: bool = False
+
+    @property
+    def rows(self) -> Iterator[tuple[str, Endpoint]]:
+        """Every row with its whole path."""
+        yield from ((row.path, row) for row in self.root)
+        yield from ((self.prefix + row.path, row) for row in self.endpoints)
 
 
 def document(face: Face) -> Json:
     """The document, as plain data."""
-    schemas = _Schemas(face.endpoints)
+    schemas = _Schemas((*face.root, *face.endpoints))
     paths: dict[str, Json] = {}
-    for rows in _operations(face.endpoints):
-        path = face.prefix + rows[0].path
-        paths.setdefault(path, {})[rows[0].method.lower()] = _operation(face, rows, schemas)
+    for (path, method), rows in _operations(face).items():
+        paths.setdefault(path, {})[method.lower()] = _operation(face, rows, schemas)
     found: Json = {
         "openapi": "3.1.0",
         "info": {
             "title": face.title,
             "version": text(face.versions.maximum) if face.versions else "1",
-            **(
-                {"x-openstack": _range(face.versions.minimum, face.versions.maximum)} if face.versions else {}
-            ),
+            **({KEY: limits((face.versions.minimum, face.versions.maximum))} if face.versions else {}),
         },
         "paths": paths,
         "components": {
             "schemas": {**schemas.components, "Fault": faults.SHAPES[face.style]},
-            "responses": {"Fault": _response("What went wrong.", {"$ref": _SCHEMAS.format(name="Fault")})},
+            "responses": {
+                "Fault": _response(
+                    "What went wrong.",
+                    {"$ref": _SCHEMAS.format(name="Fault")},
+                    faults.MEDIA.get(face.style, "application/json"),
+                )
+            },
             "securitySchemes": {"credential": _CERTIFICATE if face.hosts else _TOKEN},
         },
     }
@@ -74,9 +91,12 @@ class _Schemas:
         self._found = list(zip(types, found, strict=True))
         for each in self.components.values():
             _plain(each)
+            _require_by_version(each)
 
     def of(self, wanted: Any) -> Json:
-        """The schema of a type; anything at all for None."""
+        """The schema of a type; anything at all for None, and for bytes."""
+        if wanted is bytes:
+            return {}
         return next((_plain(dict(schema)) for type_, schema in self._found if type_ == wanted), {})
 
     def properties(self, wanted: Any) -> tuple[Json, list[str]]:
@@ -96,11 +116,20 @@ def _plain(schema: Any) -> Any:
     return schema
 
 
-def _operations(endpoints: Iterable[Endpoint]) -> list[list[Endpoint]]:
+def _require_by_version(schema: Json) -> None:
+    """A field that not every version has is required in those that have it: its own ``x-openstack`` says so."""
+    for name in list(schema.get("required", ())):
+        found = schema["properties"][name]
+        if KEY in found:
+            schema["required"].remove(name)
+            found[KEY] = {**found[KEY], "required": True}
+
+
+def _operations(face: Face) -> dict[tuple[str, str], list[Endpoint]]:
     found: dict[tuple[str, str], list[Endpoint]] = {}
-    for row in endpoints:
-        found.setdefault((row.path, row.method), []).append(row)
-    return list(found.values())
+    for path, row in face.rows:
+        found.setdefault((path, row.method), []).append(row)
+    return found
 
 
 def _operation(face: Face, rows: list[Endpoint], schemas: _Schemas) -> Json:
@@ -109,11 +138,11 @@ def _operation(face: Face, rows: list[Endpoint], schemas: _Schemas) -> Json:
     summary = (first.handler.__doc__ or "").strip().partition("\n")[0]
     if summary and len(rows) == 1:
         found["summary"] = summary
-    if len(rows) == 1 and (limits := _limits(first)):
-        found["x-openstack"] = limits
+    if len(rows) == 1 and (limited := _limits(first)):
+        found[KEY] = limited
     found["x-policy"] = first.policy if len(rows) == 1 else {_variant(row): row.policy for row in rows}
     found["security"] = [] if all(row.policy is None for row in rows) else [{"credential": []}]
-    found["parameters"] = [*_path_parameters(first.path), *_query(rows, schemas), *_header(face)]
+    found["parameters"] = [*_path_parameters(first.path), *_query(rows, schemas), *_headers(face, rows)]
     body = _body(rows, schemas)
     if body is not None:
         found["requestBody"] = {"required": True, "content": body}
@@ -122,7 +151,8 @@ def _operation(face: Face, rows: list[Endpoint], schemas: _Schemas) -> Json:
 
 
 def _name(face: Face, row: Endpoint) -> str:
-    words = re.findall(r"\w+", face.prefix.rpartition("/")[2] + row.path)
+    prefix = "" if row in face.root else face.prefix.rpartition("/")[2]
+    words = re.findall(r"\w+", prefix + row.path)
     return "_".join([row.method.lower(), *words]) if words else f"{row.method.lower()}_root"
 
 
@@ -131,17 +161,8 @@ def _tag(path: str) -> str:
     return words[0] if words else "root"
 
 
-def _range(first: Version, last: Version | None) -> Json:
-    found = {}
-    if first > (0, 0):
-        found["min-ver"] = text(first)
-    if last is not None:
-        found["max-ver"] = text(last)
-    return found
-
-
 def _limits(row: Endpoint) -> Json:
-    return {**_range(*row.versions), **({"action-name": row.action} if row.action else {})}
+    return {**limits(row.versions), **({"action-name": row.action} if row.action else {})}
 
 
 def _variant(row: Endpoint) -> str:
@@ -177,30 +198,34 @@ def _listed(name: str, first: Version) -> Json:
         "schema": {"type": "array", "items": {"type": "string"}},
         "explode": True,
     }
-    return {**found, "x-openstack": _range(first, None)} if first > (0, 0) else found
+    return {**found, KEY: limits((first, None))} if first > (0, 0) else found
 
 
-def _header(face: Face) -> list[Json]:
+def _headers(face: Face, rows: list[Endpoint]) -> list[Json]:
+    found = [
+        {
+            "name": header.name,
+            "in": "header",
+            "description": header.about,
+            "schema": {"type": "string", "pattern": header.pattern},
+        }
+        for header in dict.fromkeys(header for row in rows for header in row.headers)
+    ]
     if face.versions is None:
-        return []
+        return found
     schema = {
         "type": "string",
         "pattern": rf"^{face.versions.service} ([1-9]\d*\.(0|[1-9]\d*)|latest)$",
         "default": f"{face.versions.service} {text(face.versions.minimum)}",
     }
-    return [{"name": "OpenStack-API-Version", "in": "header", "schema": schema}]
+    return [*found, {"name": "OpenStack-API-Version", "in": "header", "schema": schema}]
 
 
 def _body(rows: list[Endpoint], schemas: _Schemas) -> Json | None:
-    found = [
-        {**_body_of(row, schemas), **({"x-openstack": limits} if (limits := _limits(row)) else {})}
-        for row in rows
-        if row.body is not None or row.action is not None
-    ]
+    found = [(row, _body_of(row, schemas)) for row in rows if row.body is not None or row.action is not None]
     if not found or rows[0].method not in _WRITES:
         return None
-    schema = found[0] if len(found) == 1 else {"anyOf": found}
-    return {media: {"schema": schema} for media in rows[0].media}
+    return {media: {"schema": _any_of(found)} for media in rows[0].media}
 
 
 def _body_of(row: Endpoint, schemas: _Schemas) -> Json:
@@ -215,16 +240,29 @@ def _body_of(row: Endpoint, schemas: _Schemas) -> Json:
     }
 
 
+def _any_of(found: list[tuple[Endpoint, Json]]) -> Json:
+    """The schema of one row, or those of several with what tells the rows apart."""
+    if len(found) == 1:
+        row, schema = found[0]
+        return {**schema, KEY: limited} if (limited := _limits(row)) else schema
+    return {"anyOf": [{**schema, KEY: _limits(row)} for row, schema in found]}
+
+
 def _responses(rows: list[Endpoint], schemas: _Schemas) -> Json:
     found: Json = {}
-    for row in rows:
-        for status in (row.status, *row.statuses):
-            if status == 204 or str(status) in found:
-                found.setdefault(str(status), {"description": "Done."})
-            else:
-                found[str(status)] = _response("Done.", schemas.of(row.response))
-    return {**dict(sorted(found.items())), "default": {"$ref": "#/components/responses/Fault"}}
+    for status in {status for row in rows for status in (row.status, *row.statuses)}:
+        with_body = [
+            (row, schemas.of(row.response))
+            for row in rows
+            if status in (row.status, *row.statuses) and row.response is not None and status != 204
+        ]
+        found[str(status)] = {"description": "Done."}
+        if with_body:
+            found[str(status)] = _response("Done.", _any_of(with_body), with_body[0][0].produces)
+    fault = {"$ref": "#/components/responses/Fault"}
+    refused = {str(header.refused): fault for row in rows for header in row.headers if header.refused}
+    return {**dict(sorted({**found, **refused}.items())), "default": fault}
 
 
-def _response(description: str, schema: Json) -> Json:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
+def _response(description: str, schema: Json, media: str = "application/json") -> Json:
+    return {"description": description, "content": {media: {"schema": schema}}}

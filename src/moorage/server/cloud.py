@@ -108,7 +108,7 @@ class Cloud:
         self.database = database
         self.signals = Signals(database)
         self.ports: dict[str, int] = {}
-        self.listeners = Listeners(api_config.limits(conf), self._front)
+        self.listeners = Listeners(api_config.limits(conf), self.front)
         self._tasks: list[asyncio.Task[None]] = []
         self.tls = api_tls(conf)
         believed = trust(conf.tls.ca_file)
@@ -221,12 +221,14 @@ class Cloud:
                 policy_file=conf.network.policy_file,
             ),
             "agent": self.agent_app,
+            "metrics": MetricsApp(self.metrics, conf.metrics.token),
         }
 
     def _index_age(self) -> float:
         return self.placement.follower.age
 
-    def _front(self, app: Any) -> Any:
+    def front(self, app: Any) -> Any:
+        """An application as it is served."""
         return Front(app, self.health, self.metrics.requests)
 
     def _compute_app(self) -> Any:
@@ -266,7 +268,7 @@ class Cloud:
         if Role.API in self.roles:
             context = self.tls.context if self.tls is not None else None
             for name, app in self.apps.items():
-                if name != "agent":
+                if name not in ("agent", "metrics"):
                     face = api_config.with_cors(self.conf, app)
                     port = self.conf[f"{name}_port"]
                     self.ports[name] = self.listeners.add(
@@ -294,11 +296,10 @@ class Cloud:
         options = self.conf.metrics
         if options.enabled:
             port = options.port if Role.API in self.roles else options.conductor_port
-            app = MetricsApp(self.metrics, options.token)
             address = metrics_address(self.conf)
             # A token is not sent over the network in the clear.
             context = self.tls.context if self.tls is not None and options.token else None
-            self.ports["metrics"] = self.listeners.add(app, address, port, tls=context)
+            self.ports["metrics"] = self.listeners.add(self.apps["metrics"], address, port, tls=context)
 
     async def stop(self) -> None:
         """Stop listening, bring operations to their next record, give up the leases."""

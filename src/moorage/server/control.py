@@ -15,17 +15,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from moorage.api import Api, Call, Endpoint
 from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.audit import audit
+from moorage.audit.model import Finding
 from moorage.compute.http import control as of_compute
 from moorage.compute.service import ComputeService
 from moorage.operations import OperationsService
 from moorage.operations.http.routes import operations_api
 from moorage.placement.http import explain as of_placement
 from moorage.placement.service import PlacementService
-from moorage.server.health import Health
+from moorage.server.health import Health, Report
 from moorage.server.host_control import ADMIN, HOST_ENDPOINTS, HostControl
 from moorage.simulate.model import World
 from moorage.store.database import Database
@@ -48,6 +51,14 @@ class Control:
     openapi: Callable[[str], Any]
 
 
+class AuditReport(msgspec.Struct):
+    """``checked``: how many things each invariant looked at."""
+
+    clean: bool
+    checked: dict[str, int]
+    findings: list[Finding]
+
+
 async def dump_placement(call: Call[Control]) -> Any:
     """Hosts, providers, inventories with what is used, and what each consumer holds."""
     return await call.app.dump()
@@ -65,16 +76,16 @@ async def health(call: Call[Control]) -> Any:
 
 
 async def show_openapi(call: Call[Control]) -> Any:
-    """The OpenAPI document of an API: compute, placement, network, agent, control."""
+    """The OpenAPI document of an API: compute, placement, network, control, agent, service."""
     return call.app.openapi(call.path["api"])
 
 
 ENDPOINTS = (
     *HOST_ENDPOINTS,
     Endpoint("GET", "/placement/dump", dump_placement, ADMIN, response=World),
-    Endpoint("GET", "/audit", run_audit, ADMIN),
-    Endpoint("GET", "/health", health, ADMIN),
-    Endpoint("GET", "/openapi/{api}", show_openapi),
+    Endpoint("GET", "/audit", run_audit, ADMIN, response=AuditReport),
+    Endpoint("GET", "/health", health, ADMIN, response=Report),
+    Endpoint("GET", "/openapi/{api}", show_openapi, response=dict[str, Any]),
 )
 
 

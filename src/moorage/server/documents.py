@@ -13,7 +13,7 @@ from moorage.network.http import routes as network
 from moorage.operations.http import routes as operations
 from moorage.placement.http import routes as placement
 from moorage.placement.http.explain import CONTROL_ENDPOINTS as OF_PLACEMENT
-from moorage.server import control
+from moorage.server import control, front, images, metrics
 
 FACES: dict[str, Face] = {
     "compute": Face(
@@ -22,6 +22,7 @@ FACES: dict[str, Face] = {
         style="compute",
         versions=SCHEME,
         prefix=compute.PREFIX,
+        root=compute.ROOT,
     ),
     "placement": Face(
         title="Placement", endpoints=placement.ENDPOINTS, style="placement", versions=placement.VERSIONS
@@ -34,8 +35,13 @@ FACES: dict[str, Face] = {
         prefix=control.PREFIX,
     ),
     "agent": Face(
-        title="Agents", endpoints=agents.ENDPOINTS, style="control", prefix=agents.PREFIX, hosts=True
+        title="Agents",
+        endpoints=(*agents.ENDPOINTS, images.ENDPOINT),
+        style="control",
+        prefix=agents.PREFIX,
+        hosts=True,
     ),
+    "service": Face(title="Service", endpoints=(*front.ENDPOINTS, *metrics.ENDPOINTS), style="text"),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from moorage.api.endpoint import Endpoint
 from moorage.api.limits import passage_of
 from moorage.api.metrics import RequestMetrics
 from moorage.server.health import Health
@@ -37,11 +38,19 @@ class Front:
         if scope["type"] == "http":
             self._metrics.answered(passage_of(scope), scope["method"], time.perf_counter() - began)
 
+    async def ready(self) -> bool:
+        """OK, or 503 where this process should be given no requests."""
+        return (await self._health.report()).ready
+
+    async def live(self) -> bool:
+        """OK as long as the process answers."""
+        return True
+
     async def _answer(self, scope: Scope, send: Send) -> None:
         status = HTTPStatus.OK
         if scope["method"] not in ("GET", "HEAD"):
             status = HTTPStatus.METHOD_NOT_ALLOWED
-        elif scope["path"] == READY and not (await self._health.report()).ready:
+        elif not await (self.ready() if scope["path"] == READY else self.live()):
             status = HTTPStatus.SERVICE_UNAVAILABLE
         text = b"OK" if status is HTTPStatus.OK else status.phrase.encode()
         headers = [
@@ -53,3 +62,10 @@ class Front:
             headers.append((b"retry-after", b"5"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text})
+
+
+ENDPOINTS = (
+    Endpoint("GET", READY, Front.ready, statuses=(503,), response=str, produces="text/plain"),
+    Endpoint("GET", LIVE, Front.live, response=str, produces="text/plain"),
+)
+"""What it adds to every port, for the documents."""

@@ -6,6 +6,7 @@ POST /moorage/v1/hosts/{name}/ticket   a one-time enrolment ticket
 POST /moorage/v1/hosts/{name}/revoke   its certificates count no more
 """
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -13,10 +14,51 @@ import msgspec
 from moorage.agentlink.model import Host
 from moorage.agentlink.service import AgentLink
 from moorage.api import Call, Endpoint
+from moorage.api.answers import many, one
 from moorage.compute import guests
 from moorage.store.database import Database
+from moorage.wire.messages import GuestState, Verdict
 
 ADMIN = "moorage:admin"
+
+
+class ListedHost(msgspec.Struct, kw_only=True):
+    id: str
+    name: str
+    up: bool
+    disabled: bool
+    disabled_reason: str | None
+    protocol: int
+    agent_version: str
+    hypervisor_type: str | None
+    last_seen: datetime | None
+
+
+class JudgedGuest(GuestState, frozen=True, kw_only=True):
+    """A guest, and whether it may run there."""
+
+    verdict: Verdict
+
+
+class ShownCertificate(msgspec.Struct):
+    fingerprint: str
+    issued_at: datetime
+    expires_at: datetime
+
+
+class ShownHost(ListedHost, kw_only=True):
+    """``facts``: what the host last reported."""
+
+    facts: dict[str, Any] | None
+    guests: list[JudgedGuest]
+    certificates: list[ShownCertificate]
+
+
+class NewTicket(msgspec.Struct):
+    """``ticket``: what `moorage agent` is given."""
+
+    ticket: str
+    host: str
 
 
 class HostControl(msgspec.Struct, frozen=True):
@@ -85,8 +127,8 @@ def _view(host: Host, link: AgentLink) -> dict[str, Any]:
 
 
 HOST_ENDPOINTS = (
-    Endpoint("GET", "/hosts", list_hosts, ADMIN),
-    Endpoint("GET", "/hosts/{name}", show_host, ADMIN),
-    Endpoint("POST", "/hosts/{name}/ticket", create_ticket, ADMIN, status=201),
+    Endpoint("GET", "/hosts", list_hosts, ADMIN, response=many("hosts", ListedHost)),
+    Endpoint("GET", "/hosts/{name}", show_host, ADMIN, response=one("host", ShownHost)),
+    Endpoint("POST", "/hosts/{name}/ticket", create_ticket, ADMIN, status=201, response=NewTicket),
     Endpoint("POST", "/hosts/{name}/revoke", revoke_host, ADMIN, status=204),
 )

@@ -12,7 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from moorage.agentlink.http.auth import HostAuthenticator
+from moorage.agentlink.http.policies import HOST
+from moorage.api import faults
 from moorage.api.auth import Credentials, ServiceToken
+from moorage.api.endpoint import Endpoint
 from moorage.compute.tables import servers
 from moorage.core.errors import MoorageError, NotFound, Unavailable
 from moorage.core.ids import new_id
@@ -58,17 +61,17 @@ class ImageProxy:
             self._session = None
 
     async def serve(self, request: Request) -> Response:
-        """Stream one image to the host that may have it."""
+        """Stream one image to the host that may have it: one of a server that is placed there."""
+        request_id = f"req-{new_id()}"
         try:
-            context = await self._hosts(Credentials(request.scope), f"req-{new_id()}")
+            context = await self._hosts(Credentials(request.scope), request_id)
             image_id = request.path_params["image_id"]
             async with self._database.read() as tx:
                 if not await _MAY.scalar(tx, host=context.host, image_id=image_id):
                     raise NotFound(f"no server on this host has image {image_id}")
             return await self._stream(image_id)
         except MoorageError as error:
-            body = {"error": {"code": error.code, "message": error.message}}
-            return JSONResponse(body, status_code=error.status)
+            return JSONResponse(faults.control(error, error.status, request_id), status_code=error.status)
 
     async def _stream(self, image_id: str) -> Response:
         if self._session is None:
@@ -96,3 +99,9 @@ class ImageProxy:
                 answer.close()
 
         return StreamingResponse(body(), media_type="application/octet-stream", headers=headers)
+
+
+ENDPOINT = Endpoint(
+    "GET", "/images/{image_id}", ImageProxy.serve, HOST, response=bytes, produces="application/octet-stream"
+)
+"""Below the agents' API, for its document."""

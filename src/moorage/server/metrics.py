@@ -38,6 +38,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from moorage.agentlink.tables import commands, hosts
+from moorage.api.endpoint import Endpoint
 from moorage.api.metrics import RequestMetrics
 from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
@@ -247,6 +248,9 @@ def _gauge(name: str, help_: str, values: Values, labels: tuple[str, ...] = ()) 
     return found
 
 
+PATH = "/metrics"
+
+
 class MetricsApp:
     """GET /metrics; with ``token``, for those who bring it as a bearer token."""
 
@@ -259,15 +263,19 @@ class MetricsApp:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        if scope["path"] != "/metrics":
+        if scope["path"] != PATH:
             await _send(send, 404, b"see /metrics\n")
         elif scope["method"] != "GET":
             await _send(send, 405, b"GET alone\n", ("allow", "GET"))
         elif not self._may(headers):
             await _send(send, 401, b"a bearer token is needed\n", ("www-authenticate", "Bearer"))
         else:
-            text, media = await self._metrics.exposition(headers.get("accept", ""))
+            text, media = await self.show(headers.get("accept", ""))
             await _send(send, 200, text, media=media)
+
+    async def show(self, accept: str) -> tuple[bytes, str]:
+        """What Prometheus reads. Where [metrics] token is set, for who brings it as a bearer token; else open to all."""
+        return await self._metrics.exposition(accept)
 
     def _may(self, headers: Headers) -> bool:
         given = headers.get("authorization", "")
@@ -282,3 +290,7 @@ async def _send(
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": text})
+
+
+ENDPOINTS = (Endpoint("GET", PATH, MetricsApp.show, response=str, produces="text/plain"),)
+"""For the documents."""

@@ -9,5 +9,11 @@ CONTROL_POLICIES: dict[str, str] = {
 }
 
 CONTROL_ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint("GET", "/servers/{server_id}/placement", placement.show, "moorage:placement:show"),
+    Endpoint(
+        "GET",
+        "/servers/{server_id}/placement",
+        placement.show,
+        "moorage:placement:show",
+        response=placement.ServerPlacement,
+    ),
 )

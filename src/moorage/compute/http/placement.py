@@ -2,12 +2,41 @@
 
 from typing import Any
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from moorage.api.answers import Time
 from moorage.compute import placements, servers
 from moorage.compute.http.values import ComputeCall
 from moorage.compute.model import PlacementRecord, Server
 from moorage.core.clock import iso
+from moorage.scheduling.plan import PlanRecord, Refusal
 
 _FULL = "moorage:placement:full"
+
+
+class PlacedServer(msgspec.Struct):
+    id: str
+    name: str
+    host: str | None
+    vm_state: str
+
+
+class Attempt(PlanRecord, frozen=True, kw_only=True):
+    """A plan, and the host it came to; its owner sees hosts under the project's own names for them.
+
+    ``lost``: hosts of the ranking that were full when it came to them; for administrators.
+    """
+
+    attempt: int
+    at: Time
+    chosen: str | None
+    lost: list[Refusal] | UnsetType = UNSET
+
+
+class ServerPlacement(msgspec.Struct):
+    server: PlacedServer
+    attempts: list[Attempt]
 
 
 async def show(call: ComputeCall) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from moorage.api import Call, Query, Reply, names
+from moorage.api.endpoint import Header
 from moorage.api.paging import limit_of, next_link
 from moorage.network import errors, listing, rows
 from moorage.network.service import NetworkService
@@ -20,6 +21,14 @@ from moorage.store.database import Database, Tx
 CONTROLS = ("fields", "sort_key", "sort_dir", "limit", "marker", "page_reverse")
 
 FIELDS = names("fields")
+IF_MATCH = (
+    Header(
+        "If-Match",
+        r"^revision_number=[0-9]+$",
+        "Change it only if this is still its revision_number; 412 if it is not.",
+        refused=412,
+    ),
+)
 
 
 class HostAgent(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,9 @@ import msgspec
 
 from moorage.api import Call
 from moorage.api.paging import next_link
-from moorage.operations.listing import Filter
+from moorage.operations.listing import Filter, OperationView, StepView
 from moorage.operations.service import OperationsService
+from moorage.operations.waits import Wait
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
@@ -21,6 +22,28 @@ class OperationsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     project: str | None = None
     marker: str | None = None
     limit: Limit = 100
+
+
+class ShownOperation(OperationView, frozen=True, kw_only=True):
+    """With what it waits for, and its log, oldest line first."""
+
+    waits_for: Wait | None
+    log: list[StepView]
+
+
+class Undone(msgspec.Struct):
+    """A step whose undo nobody will do. ``undo``: None where this release does not know the step."""
+
+    step: str
+    undo: str | None
+    what: str
+    host: str | None
+
+
+class AbandonedOperation(msgspec.Struct):
+    id: str
+    state: str
+    left: list[Undone]
 
 
 async def index(call: Call[OperationsService]) -> Any:

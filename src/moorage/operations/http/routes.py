@@ -3,19 +3,40 @@
 from typing import Any
 
 from moorage.api import Api, Endpoint
+from moorage.api.answers import many, one
 from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.operations.http import operations
+from moorage.operations.listing import OperationView
 from moorage.operations.service import OperationsService
 
 LIST, SHOW, RESUME, ABANDON = (f"moorage:operations:{act}" for act in ("list", "show", "resume", "abandon"))
 POLICIES: dict[str, str] = dict.fromkeys((LIST, SHOW, RESUME, ABANDON), "role:admin")
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint("GET", "/operations", operations.index, LIST, query=operations.OperationsQuery),
-    Endpoint("GET", "/operations/{operation_id}", operations.show, SHOW),
+    Endpoint(
+        "GET",
+        "/operations",
+        operations.index,
+        LIST,
+        query=operations.OperationsQuery,
+        response=many("operations", OperationView, "operations_links"),
+    ),
+    Endpoint(
+        "GET",
+        "/operations/{operation_id}",
+        operations.show,
+        SHOW,
+        response=one("operation", operations.ShownOperation),
+    ),
     Endpoint("POST", "/operations/{operation_id}/resume", operations.resume, RESUME, status=202),
-    Endpoint("POST", "/operations/{operation_id}/abandon", operations.abandon, ABANDON),
+    Endpoint(
+        "POST",
+        "/operations/{operation_id}/abandon",
+        operations.abandon,
+        ABANDON,
+        response=one("operation", operations.AbandonedOperation),
+    ),
 )
 
 

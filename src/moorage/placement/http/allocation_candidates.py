@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from moorage.api import Reply, Version
+from moorage.api.endpoint import Header
 from moorage.core.errors import BadRequest
 from moorage.placement.columns import Columns
 from moorage.placement.http.common import PlacementCall, reply
@@ -21,6 +22,8 @@ from moorage.placement.query import Candidate, Query
 
 MAX_AGE, AGE = "x-moorage-index-max-age", "x-moorage-index-age"
 """Seconds: how old the index may be that a request is answered from, and how old it was."""
+
+HEADERS = (Header(MAX_AGE, r"^[0-9.]+$", "Seconds: how old the index may be that the answer is from."),)
 
 _encode = msgspec.json.Encoder().encode
 
