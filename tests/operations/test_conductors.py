@@ -9,9 +9,7 @@ from moorage.server.options import options
 from moorage.store.database import Database
 from operations.conftest import Conductor
 from operations.test_engine import LastStepFails
-from operations.world import DONE, STEPS, UNDONE, Faults, Gate, World, eventually
-
-HOUR = 3600.0
+from operations.world import DONE, HOUR, STEPS, UNDONE, Faults, Gate, World, eventually
 
 
 async def nothing(_step: Step) -> None:
@@ -22,28 +20,33 @@ NOTHING = operation("test.nothing", version=1, steps=(local(nothing),))
 
 
 async def test_several_conductors_share_the_work(world: World, conductor: Conductor) -> None:
-    drove: list[set[str]] = []
+    all_work, drove = asyncio.Event(), [Noted() for _ in range(3)]
+    for noted in drove:
+        noted.go_on = all_work
+        await conductor(definitions=[NOTHING], faults=noted, concurrency=2)
+    begun = [await world.begin(f"n:{i}", of=NOTHING) for i in range(60)]
 
-    def faults() -> "Noted":
-        drove.append(set())
-        return Noted(drove[-1])
+    async def each_has_some() -> bool:
+        return all(noted.seen for noted in drove)
 
-    for _ in range(3):
-        await conductor(definitions=[NOTHING], faults=faults(), concurrency=2)
-    for operation_id in [await world.begin(f"n:{i}", of=NOTHING) for i in range(60)]:
+    # Each stands still at its first ones, so that there is work for the next, whoever comes first.
+    await eventually(each_has_some)
+    all_work.set()
+    for operation_id in begun:
         assert await world.ended(operation_id) == "done"
-    assert sum(len(own) for own in drove) == len(set.union(*drove)) == 60
-    assert sum(1 for own in drove if own) > 1
+    assert sum(len(noted.seen) for noted in drove) == len(set.union(*(noted.seen for noted in drove))) == 60
 
 
 class Noted:
-    """Which operations a conductor drove."""
+    """Which operations a conductor drove; it goes on with them at ``go_on``."""
 
-    def __init__(self, seen: set[str]) -> None:
-        self.seen = seen
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.go_on = asyncio.Event()
 
     async def at(self, _point: str, op: Operation, _step: str) -> None:
         self.seen.add(op.id)
+        await self.go_on.wait()
 
 
 async def test_what_a_dead_conductor_drove_is_taken_over_when_its_lease_has_run_out(
@@ -73,14 +76,15 @@ def test_a_dead_conductor_is_replaced_within_forty_seconds_as_configured_by_defa
 
 async def test_a_lease_that_is_renewed_is_not_taken_away(world: World, conductor: Conductor) -> None:
     gate = Gate("effect", "bind")
-    await conductor(faults=gate, lease=1.5)
+    await conductor(faults=gate, lease=3.0)
     operation_id = await world.begin()
     await gate.reached()
     # The second comes when the operation is the first's: whoever claims it is not told by a test.
-    await conductor(lease=1.5)
+    await conductor(lease=3.0)
     until = "SELECT lease_until FROM operations WHERE id = $1"
     first = (await world.sql(until, operation_id))[0][0]
 
+    # Renewed by so much, it has been held for longer than a lease lasts.
     async def renewed_for_long() -> bool:
         now = await world.sql("SELECT lease_until - $2::timestamptz > interval '3 seconds' FROM operations "
                               "WHERE id = $1", operation_id, first)  # fmt: skip

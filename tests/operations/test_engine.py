@@ -1,7 +1,5 @@
 """Operations: order, undo, refusals, waits, deadlines, cancellation, at every step and point."""
 
-import asyncio
-
 import pytest
 
 from moorage.core.errors import Conflict
@@ -11,6 +9,8 @@ from moorage.operations.model import Operation
 from operations.conftest import Conductor
 from operations.world import (
     DONE,
+    HOUR,
+    SHORT,
     STEPS,
     UNDONE,
     Fault,
@@ -60,7 +60,7 @@ async def test_a_crash_at_any_point_is_taken_over(world: World, conductor: Condu
     faults = [
         Fault(f"server:{step}-{point}", point, step, "forward", Crash()) for step in STEPS for point in POINTS
     ]
-    await conductor(faults=Faults(*faults), fuse=fuse)
+    await conductor(faults=Faults(*faults), fuse=fuse, lease=SHORT)
     for fault, operation_id in [(f, await world.begin(f.wanted[0])) for f in faults]:
         assert await world.ended(operation_id) == "done"
         assert fault.reached or (fuse and fault.wanted[1] == "recorded"), fault.wanted
@@ -83,7 +83,7 @@ async def test_undo_survives_crash_and_failure(world: World, conductor: Conducto
         for name, error, times in (("crash", Crash(), 1), ("failure", Conflict("the undo fails"), 2))
         if point != "recorded" or isinstance(error, Crash)
     ]
-    await conductor(faults=Faults(LastStepFails(), *faults), fuse=False)
+    await conductor(faults=Faults(LastStepFails(), *faults), fuse=False, lease=SHORT)
     for fault, operation_id in [(f, await world.begin(f.wanted[0])) for f in faults]:
         assert await world.ended(operation_id) == "failed"
         assert not fault.left, fault.wanted
@@ -137,14 +137,22 @@ async def test_an_operation_that_is_not_done_in_time_is_undone(
     world: World, conductor: Conductor, step: str
 ) -> None:
     """Whatever it waits for: a host, or an event."""
-    await conductor(deadlines={"test.boot": 1.0})
+    await conductor(deadlines={"test.boot": HOUR})
     world.hold = step == "make_guest"
     operation_id = await world.begin(plug=step != "plugged")
-    await world.until(operation_id, "waiting")
-    while world.hold and len(world.commands) < 2:
-        await asyncio.sleep(0.02)  # the undo's command is out
-    for command in world.commands[1:]:
-        await world.reply(command)
+
+    async def waits() -> bool:
+        found = await world.get(operation_id)
+        return (found.step, found.state) == (step, "waiting")
+
+    async def undo_sent() -> bool:
+        return len(world.commands) == 2
+
+    await eventually(waits)
+    await world.sql("UPDATE operations SET created_at = created_at - interval '1 hour', wake_at = now()")
+    if world.hold:
+        await eventually(undo_sent)
+        await world.reply(world.commands[1])
     assert await world.ended(operation_id) == "failed"
     assert (await world.get(operation_id)).error["code"] == "operation.deadline"
     assert await world.marks() - {"plug"} == {"error"}
@@ -170,9 +178,10 @@ async def test_cancel_while_the_host_works_undoes_and_ignores_the_late_result(
     operation_id = await world.begin()
 
     async def sent(count: int) -> None:
-        async with asyncio.timeout(20):
-            while len(world.commands) < count:
-                await asyncio.sleep(0.01)
+        async def there() -> bool:
+            return len(world.commands) >= count
+
+        await eventually(there)
 
     await sent(1)
     async with world.database.transaction() as tx:

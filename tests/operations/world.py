@@ -25,6 +25,12 @@ from moorage.operations.model import FINISHED, STUCK, Operation
 from moorage.store.database import Database, Tx
 from moorage.store.signals import Signals
 
+#: A lease that no test outlasts: where one is to run out, the test says so, whatever the machine is doing meanwhile.
+HOUR = 3600.0
+#: For what is taken over after a crash. A conductor that is held up for longer loses what it drives, and its work is done
+#: all the same.
+SHORT = 0.5
+
 
 class World:
     """``hold``: hosts keep their answers to themselves; ``silent``: hosts that are not heard of."""
@@ -35,12 +41,12 @@ class World:
         self.commands: list[dict[str, Any]] = []
         self.hold = False
         self.silent: set[str] = set()
-        self.deadline = 30.0
+        self.deadline = 600.0
         self._replies: set[asyncio.Task[bool]] = set()
 
     def runner(self, **changes: Any) -> Runner:
         """One more conductor."""
-        settings: dict[str, Any] = {"lease": 0.5, "poll": 0.1, "silent": self.silent.__contains__, **changes}
+        settings: dict[str, Any] = {"lease": HOUR, "poll": 0.1, "silent": self.silent.__contains__, **changes}
         definitions = settings.pop("definitions", [BOOT])
         database = settings.pop("database", self.database)
         return Runner(database, self.signals, definitions, self, self.send, **settings)
@@ -113,7 +119,7 @@ class World:
 
 async def eventually(question: Callable[[], Awaitable[bool]]) -> None:
     """Wait until the answer is yes."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not await question():
             await asyncio.sleep(0.02)
 
