@@ -22,6 +22,7 @@ from moorage.wire.messages import (
     StopGuest,
     Vif,
 )
+from support.agent_server import PATIENCE
 
 
 def spawn(server_id="g1", ports=1):
@@ -68,10 +69,12 @@ async def test_the_life_of_a_simulated_guest(server):
             await server.send(host, ConsoleOutput(server_id="g1", length=1), operation="c")
         )
         assert result.data == {"output": "one login:\n"}
-        assert ("port.plugged", "g1-p0") in [(e.kind, e.data["port_id"]) for _, e in server.events]
+        plugged, unplugged = (("port." + what, {"port_id": "g1-p0"}) for what in ("plugged", "unplugged"))
+        assert plugged in [(e.kind, e.data) for _, e in server.events]
         result = await server.result(await server.send(host, DestroyGuest(server_id="g1"), operation="d"))
         assert result.outcome == "succeeded"
-        assert [(e.kind, e.data) for _, e in server.events][-1] == ("port.unplugged", {"port_id": "g1-p0"})
+        # Events are passed on after the results that came with them.
+        await server.until(lambda: [(e.kind, e.data) for _, e in server.events][-1] == unplugged)
         assert await fleet.agents[host].guests.hypervisor.guests() == []
         again = await server.result(await server.send(host, DestroyGuest(server_id="g1"), operation="d2"))
         assert again.outcome == "succeeded"
@@ -123,7 +126,7 @@ async def test_guests_run_side_by_side_and_each_keeps_the_order_of_its_commands(
 
         async def ordered(guest: str) -> str:
             await server.send("sim-0001", spawn(guest), operation=f"{guest}-spawn")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while guest not in hypervisor._guests:
                     await asyncio.sleep(0.02)
             last = await server.send("sim-0001", StopGuest(server_id=guest), operation=f"{guest}-stop")
@@ -166,18 +169,24 @@ async def test_agents_come_back_when_the_control_plane_does(server):
     async with await fleet_of(server, 3, heartbeat=0.2) as fleet:
         await server.until(lambda: len({h for h, _ in server.reports}) == 3)
         await server.silence()
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(PATIENCE):
+            while any(agent.returning._sure for agent in fleet.agents.values()):
+                await asyncio.sleep(0.02)
         await server.serve()
         sent = [await server.send(name, spawn(f"g-{name}"), operation=f"op-{name}") for name in fleet.agents]
         assert [(await server.result(command)).outcome for command in sent] == ["succeeded"] * 3
 
 
 async def test_a_result_made_while_the_control_plane_was_away_is_not_lost(server):
-    async with await fleet_of(server, behaviour=Behaviour(latency=0.5)):
+    async with await fleet_of(server, behaviour=Behaviour(latency=0.5)) as fleet:
+        agent = fleet.agents["sim-0001"]
         sent = await server.send("sim-0001", spawn(), operation="op")
-        await asyncio.sleep(0.1)
-        await server.silence()
-        await asyncio.sleep(0.8)
+        async with asyncio.timeout(PATIENCE):
+            while not agent._loop.busy:
+                await asyncio.sleep(0.02)
+            await server.silence()
+            while agent._loop.busy:
+                await asyncio.sleep(0.02)
         await server.serve()
         assert (await server.result(sent)).outcome == "succeeded"
 
@@ -232,7 +241,7 @@ async def test_an_agent_renews_its_certificate_when_it_is_told_to(server, tmp_pa
         await tx.execute("UPDATE host_certificates SET expires_at = now() + interval '9 days'")
     server.link.certificates._known.clear()
     async with Fleet(server.url, one, ticket="used", state_dir=tmp_path, heartbeat=0.2):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (after := identity.load(tmp_path / "h1")) == before:
                 await asyncio.sleep(0.02)
         result = await server.result(await server.send("h1", spawn(), operation="op"))
@@ -247,7 +256,7 @@ async def test_a_new_ticket_gives_the_host_a_new_identity_and_a_useless_one_leav
         async with Transport(server.url) as transport:
             agent = agent_in(tmp_path, server, transport, MemoryJournal())
             task = asyncio.create_task(agent.run())
-            await asyncio.wait_for(agent.enrolled.wait(), 20)
+            await asyncio.wait_for(agent.enrolled.wait(), PATIENCE)
             await stop(task)
         return identity.load(tmp_path)
 
@@ -349,12 +358,12 @@ async def test_an_agent_that_dies_at_any_point_loses_nothing(server, tmp_path, p
         await settled(first)
         journal.armed = True
         sent = await server.send_when_known("h1", payload, operation="op")
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), PATIENCE)
         await stop(task)
 
         second = agent_in(tmp_path, server, transport, FileJournal(tmp_path / "journal"))
         task = asyncio.create_task(second.run())
-        await asyncio.wait_for(second.enrolled.wait(), 20)
+        await asyncio.wait_for(second.enrolled.wait(), PATIENCE)
         result = await server.result(sent)
         assert (result.outcome, result.error) == ("succeeded", None)
         guests = second.guests.hypervisor._guests
@@ -370,6 +379,6 @@ async def test_an_agent_that_dies_at_any_point_loses_nothing(server, tmp_path, p
 
 async def settled(agent):
     """The control plane has every result, and the journal knows it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while await agent._journal.unacknowledged():
             await asyncio.sleep(0.02)

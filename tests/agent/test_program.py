@@ -17,7 +17,7 @@ import pytest
 
 from moorage.agent.main import run
 from moorage.wire.messages import BootImage, DestroyGuest, SpawnGuest, Vif
-from support.agent_server import AgentServer
+from support.agent_server import PATIENCE, AgentServer
 
 PROGRAMS = ("qemu-system-x86_64", "qemu-img", "ovs-vswitchd", "ovn-controller", "ovn-northd", "ip")
 SCHEMAS = Path("/usr/share/openvswitch/vswitch.ovsschema"), Path("/usr/share/ovn")
@@ -39,7 +39,7 @@ def sh(*arguments, check=True, **environ):
         capture_output=True,
         text=True,
         env={**os.environ, **environ},
-        timeout=60,
+        timeout=120,
     )
     return done.stdout.strip()
 
@@ -147,7 +147,9 @@ def spawn(image):
 class Program:
     """``python -m moorage.agent.main`` in the namespace of a host."""
 
-    def __init__(self, host: Host, server: AgentServer, state: Path, token: str) -> None:
+    def __init__(
+        self, host: Host, server: AgentServer, state: Path, token: str, plug_timeout: int = 120
+    ) -> None:
         options = {
             "control_url": server.url,
             "host": "h1",
@@ -156,7 +158,7 @@ class Program:
             "ovsdb": f"unix:{host.folder}/conf.sock",
             "netns": host.name,
             "heartbeat": 1,
-            "plug_timeout": 10,
+            "plug_timeout": plug_timeout,
         }
         sets = [f"--set={k}={v}" for k, v in options.items()]
         self.log = (state.parent / "agent.log").open("ab")
@@ -164,7 +166,7 @@ class Program:
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        self.process.wait(20)
+        self.process.wait(PATIENCE)
         self.log.close()
 
 
@@ -196,10 +198,11 @@ async def test_a_real_guest_on_a_real_port_outlives_kill_9_of_its_agent(host, se
         assert "mtu 1400" in sh("ip", "-n", host.name, "link", "show", tap)
 
         agent.end(signal.SIGKILL)
-        agent = Program(host, server, tmp_path / "state", "used")
+        # The guest's port is there; of one that will never come, it need not wait for long.
+        agent = Program(host, server, tmp_path / "state", "used", plug_timeout=3)
         again = await server.result(await server.send("h1", request, operation="boot", fence=2))
         assert again.outcome == "succeeded", again.error
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 async with server.database.read() as tx:
                     guests = (await server.link.registry.host(tx, "h1")).guests

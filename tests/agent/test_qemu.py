@@ -176,7 +176,7 @@ async def test_a_guest_lives_through_its_agents_and_leaves_nothing(settings, ima
         told = asyncio.Event()
         second.hypervisor.on_ended = lambda server_id: (ended.append(server_id), told.set())
         process.kill(second.hypervisor._pid(server))
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(told.wait(), 120)
         assert ended == [server]
         await second.start(StartGuest(server_id=server))
         await second.stop(StopGuest(server_id=server, mode="hard"))
@@ -336,14 +336,14 @@ async def test_a_process_that_only_has_the_pid_is_not_the_guest(tmp_path):
     assert process.running(pidfile, "guest=x") is None
     pidfile.write_text("not a number")
     assert process.running(pidfile, "guest=x") is None
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "600"])
     pidfile.write_text(str(child.pid))
     assert process.running(pidfile, "guest=x") is None
-    assert process.running(pidfile, "60") == child.pid
+    assert process.running(pidfile, "600") == child.pid
     assert not await process.ended(child.pid, 0.01)
     process.kill(child.pid)
-    assert await process.ended(child.pid, 5)
-    assert process.running(pidfile, "60") is None  # a zombie by now
+    assert await process.ended(child.pid, 60)
+    assert process.running(pidfile, "600") is None  # a zombie by now
     child.wait()
     assert await process.ended(child.pid, 0)
     process.kill(child.pid)

@@ -18,7 +18,7 @@ from moorage.agentlink.authority import Authority, AuthorityUnusable
 from moorage.core.errors import BadRequest
 from moorage.wire.messages import StartGuest
 from moorage.wire.tickets import Ticket
-from support.agent_server import REPORT, AgentServer
+from support.agent_server import PATIENCE, REPORT, AgentServer
 from support.authority import HostClient, shown_by
 
 
@@ -47,8 +47,15 @@ async def revoke(server: AgentServer, name: str = "h1") -> None:
 
 async def shut_out(client: HostClient) -> None:
     """Another process learns by a signal: soon, and for good."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while await polls(client) != 401:
+            await asyncio.sleep(0.01)
+
+
+async def polled(server: AgentServer) -> None:
+    """The host's poll is waiting in the dispatcher."""
+    async with asyncio.timeout(PATIENCE):
+        while "h1" not in server.link._dispatcher._waiting:
             await asyncio.sleep(0.01)
 
 
@@ -175,10 +182,9 @@ async def test_a_revoked_host_is_shut_out_at_its_next_request(server):
 async def test_a_poll_that_is_open_ends_when_its_host_is_revoked(server):
     client = await joined(server)
     waiting = asyncio.create_task(polls(client, wait=300))
-    while "h1" not in server.link._dispatcher._waiting:
-        await asyncio.sleep(0.01)
+    await polled(server)
     await revoke(server)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         assert await waiting == 401
 
 
@@ -188,10 +194,9 @@ async def test_every_process_learns_of_a_revocation(server, database_url):
         there = HostClient(other.url, client.tls)
         assert await polls(there) == 200
         waiting = asyncio.create_task(polls(there, wait=300))
-        while "h1" not in other.link._dispatcher._waiting:
-            await asyncio.sleep(0.01)
+        await polled(other)
         await revoke(server)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert await waiting == 401
         await shut_out(there)
 

@@ -28,6 +28,9 @@ REPORT = {
 }
 """The least that a host reports."""
 
+#: Seconds for what comes in a moment, on a machine that has much else to do.
+PATIENCE = 180.0
+
 
 class AgentServer:
     """One API process's worth; several can serve one database."""
@@ -110,7 +113,7 @@ class AgentServer:
 
     async def until(self, question: Any) -> None:
         """Wait until ``question()`` is true; it is asked whenever something was heard."""
-        async with self._changed, asyncio.timeout(20):
+        async with self._changed, asyncio.timeout(PATIENCE):
             await self._changed.wait_for(question)
 
     async def result(self, command_id: str) -> Result:
@@ -125,7 +128,7 @@ class AgentServer:
 
     async def send_when_known(self, host: str, payload: Any, *, operation: str) -> str:
         """The same for a host that may not have enrolled yet."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 async with self.database.read() as tx:
                     if any(known.name == host for known in await self.link.registry.hosts(tx)):
