@@ -90,10 +90,10 @@ async def test_what_has_committed_something_is_not_begun_again(done: Database) -
 async def test_when_every_connection_is_taken_the_answer_is_503_and_says_when_to_try_again(
     done: Database, database_url: str
 ) -> None:
-    small = Database(database_url, size=2, acquire_timeout=0.3)
+    small = Database(database_url, size=2, acquire_timeout=1.0)
     await small.open()
     async with client(App(small, 0, "")) as http, small.read(), small.read():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             answers = await asyncio.gather(*(http.post("/once") for _ in range(20)))
     assert {a.status_code for a in answers} == {Unavailable.status}
     assert all(int(a.headers["Retry-After"]) > 0 for a in answers)

@@ -27,7 +27,7 @@ class Counter:
 
 
 async def until(counter, passes):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while counter.passes < passes:
             counter.passed.clear()
             await counter.passed.wait()
@@ -81,7 +81,7 @@ async def test_one_holder_at_a_time(database):
     first.hold = asyncio.Event()
     one, two = (Keeper(database, Signals(database), c) for c in (first, second))
     running = asyncio.create_task(one.pass_once())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while True:
             async with AdvisoryLock(database, "counter").attempt() as free:
                 pass

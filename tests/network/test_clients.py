@@ -25,7 +25,7 @@ async def url(world):
     app = network_api(world.service, world.database, authenticate=check)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
     task = asyncio.create_task(server.serve())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not server.started:
             await asyncio.sleep(0.01)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"

@@ -105,7 +105,7 @@ async def serving(**limits: Any) -> AsyncIterator[Server]:
 
 
 async def answer_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:]) if k}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
@@ -114,7 +114,7 @@ async def answer_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], 
 
 async def closed(reader: asyncio.StreamReader) -> bool:
     """Return True once the server has closed the connection; nothing more may come."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         try:
             return await reader.read() == b""
         except ConnectionError:
@@ -205,23 +205,21 @@ async def test_trailers_without_end_are_cut_off() -> None:
 
 
 async def test_slow_headers_are_answered_with_408_and_a_silent_connection_is_closed() -> None:
-    async with serving(head_seconds=0.3) as server:
-        async with server.connection() as (reader, writer):
-            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nx-a: b\r\n")
-            status, headers, body = await answer_of(reader)
-            assert (status, headers["connection"], body["computeFault"]["code"]) == (408, "close", 408)
+    async with serving(head_seconds=2) as server, contextlib.AsyncExitStack() as stack:
+        # All wait at the same time.
+        connections = [await stack.enter_async_context(server.connection()) for _ in range(4)]
+        (slow, writes_slowly), (silent, _), (blank, writes_blank), (second, writes_second) = connections
+        writes_second.write(get())
+        writes_slowly.write(b"GET / HTTP/1.1\r\nHost: x\r\nx-a: b\r\n")
+        writes_blank.write(b"\r\n")
+        assert (await answer_of(second))[0] == 200
+        writes_second.write(b"\r\n")  # ends uvicorn's own timer, and begins nothing
+        writes_second.write(b"GET / HT")
+        status, headers, body = await answer_of(slow)
+        assert (status, headers["connection"], body["computeFault"]["code"]) == (408, "close", 408)
+        for reader in (slow, silent, blank):
             assert await closed(reader)
-        async with server.connection() as (reader, _):
-            assert await closed(reader)
-        async with server.connection() as (reader, writer):
-            writer.write(b"\r\n")
-            assert await closed(reader)
-        async with server.connection() as (reader, writer):
-            writer.write(get())
-            assert (await answer_of(reader))[0] == 200
-            writer.write(b"\r\n")  # ends uvicorn's own timer, and begins nothing
-            writer.write(b"GET / HT")
-            assert (await answer_of(reader))[0] == 408
+        assert (await answer_of(second))[0] == 408
 
 
 async def test_trickling_headers_do_not_move_the_deadline() -> None:
@@ -261,7 +259,7 @@ async def test_a_body_that_nobody_reads_is_bounded_in_size_and_lets_the_client_r
                 await writer.drain()
 
         with pytest.raises(ConnectionError):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(180):
                 await flood()
         assert (await server.ask(get()))[0] == 200
 
@@ -276,7 +274,7 @@ async def test_a_connection_stays_usable_after_a_refused_body_was_sent_whole() -
 
 async def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not() -> None:
     async with (
-        serving(idle_seconds=0.3, head_seconds=0.3, body_seconds=0.3, answer_seconds=0.3) as server,
+        serving(idle_seconds=1, head_seconds=1, body_seconds=1, answer_seconds=1) as server,
         server.connection() as (reader, writer),
         server.connection() as (waiting, asking),
     ):
@@ -297,23 +295,25 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
         writer.write(get("/large"))
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         # Not a byte more is read until the server has given up; what the kernel has by then can still be read.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             while server.open_connections():
                 await asyncio.sleep(0.05)
         got = 0
         with contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(180):
                 while chunk := await reader.read(1 << 20):
                     got += len(chunk)
         assert got < 64 << 20
 
 
 async def test_a_client_that_reads_steadily_gets_its_whole_answer() -> None:
-    async with serving(answer_seconds=0.5) as server, server.connection() as (reader, writer):
+    # It takes longer than a client may stand still, and it never does.
+    async with serving(answer_seconds=1) as server, server.connection() as (reader, writer):
         writer.write(get("/large"))
         await reader.readuntil(b"\r\n\r\n")
-        async with asyncio.timeout(60):
-            assert len(await reader.readexactly(64 << 20)) == 64 << 20
+        for _ in range(8):
+            await asyncio.sleep(0.15)
+            assert len(await reader.readexactly(8 << 20)) == 8 << 20
 
 
 async def test_connections_above_the_limit_are_told_to_try_again_and_then_closed() -> None:
@@ -326,7 +326,7 @@ async def test_connections_above_the_limit_are_told_to_try_again_and_then_closed
         many = [await stack.enter_async_context(server.connection()) for _ in range(66)]
         assert await closed(many[-1][0])
         await stack.aclose()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             while (await server.ask(get()))[0] != 200:
                 await asyncio.sleep(0.05)
 

@@ -16,7 +16,7 @@ def simulate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "cloud.yaml").write_text(CLOUD)
     (folder / "requests.csv").write_text(ROWS)
     command = [sys.executable, "-m", "moorage.cli.main", "simulate", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_run_prints_draws_and_writes_its_figures(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ async def test_a_promoted_standby_is_found_and_has_everything_that_was_committed
     signals = Signals(database)
     subscription = signals.subscribe("things")
     await signals.start()
-    assert await subscription.wait(20)
+    assert await subscription.wait(120)
     async with database.transaction() as tx:
         await tx.execute("CREATE TABLE written (n integer)")
 
@@ -129,14 +129,14 @@ async def test_a_promoted_standby_is_found_and_has_everything_that_was_committed
                 acknowledged.append(number)
 
     async def more(than: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while len(acknowledged) <= than:
                 await asyncio.sleep(0.01)
 
     writer = asyncio.create_task(write())
     await more(50)
     await asyncio.to_thread(pair.lose_primary)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while not unsure:
             await asyncio.sleep(0.01)
     before = len(acknowledged)
@@ -151,7 +151,7 @@ async def test_a_promoted_standby_is_found_and_has_everything_that_was_committed
     assert set(acknowledged) <= found
     assert found - set(acknowledged) <= unsure
     # The signals come from the new primary.
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while True:
             async with database.transaction() as tx:
                 await tx.notify("things")

@@ -90,10 +90,10 @@ async def test_a_signal_arrives_after_the_commit(things: Database) -> None:
     signals = Signals(things)
     subscription = signals.subscribe("things")
     await signals.start()
-    await subscription.wait(5)
+    assert await subscription.wait(120)
     async with things.transaction() as tx:
         await tx.notify("things")
         assert not await subscription.wait(0.1)
-    assert await subscription.wait(5)
+    assert await subscription.wait(120)
     await signals.stop()
     assert not [t for t in asyncio.all_tasks() if t.get_name() == "store-signals"]
