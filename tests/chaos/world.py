@@ -23,8 +23,9 @@ from moorage.store.embedded import SETTINGS, EmbeddedPostgres
 from moorage.store.signals import Signals
 from tests.chaos.programs import Program
 from tests.chaos.proxy import Proxy
-from tests.support.identity import Identity, free_ports
+from tests.support.identity import Identity
 from tests.support.identity import identity as running_identity
+from tests.support.ports import free_ports
 
 # A killed process loses nothing without fsync; only a lost machine would.
 _POSTGRES = {**SETTINGS, "fsync": "off", "full_page_writes": "off", "max_connections": "200"}

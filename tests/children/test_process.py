@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import moorage
 from moorage.children.errors import ChildFailed, PortTaken
 from moorage.children.process import Child, ChildSpec, end_group, end_leftover, group_alive, start_time
 from moorage.children.readiness import require_free
+from tests.support.ports import free_ports
 
 # Writes its pid to a file, then waits; ignores SIGTERM when told to, and has a child of its own.
 PROGRAM = """
@@ -37,13 +39,13 @@ def spec(folder: Path, *arguments: str, **changes) -> ChildSpec:
         "run_folder": folder / "run",
         "log_file": folder / "child.log",
         "ready": ready,
-        "ready_within": 30.0,
-        "stop_within": 10.0,
+        "ready_within": 180.0,
+        "stop_within": 60.0,
     }
     return ChildSpec(**{**usual, **changes})
 
 
-async def until(condition, seconds: float = 30) -> None:
+async def until(condition, seconds: float = 180) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)
@@ -101,7 +103,7 @@ async def test_what_a_killed_parent_left_is_ended_before_a_new_start(tmp_path):
     child.spec.pidfile.write_text(f"{leftover.pid} {start_time(leftover.pid)}\n")
     await child.start()
     assert not group_alive(leftover.pid)
-    assert leftover.wait(10) == -signal.SIGTERM
+    assert leftover.wait(60) == -signal.SIGTERM
     await child.stop()
 
 
@@ -109,11 +111,11 @@ async def test_another_process_with_a_reused_pid_is_left_alone(tmp_path):
     other = subprocess.Popen(["sleep", "300"], start_new_session=True)
     pidfile = tmp_path / "child.pid"
     pidfile.write_text(f"{other.pid} {start_time(other.pid) - 1}\n")
-    assert not await end_leftover(pidfile, within=5)
+    assert not await end_leftover(pidfile, within=60)
     assert not pidfile.exists()
     assert other.poll() is None
-    await end_group(other.pid, within=5)
-    other.wait(10)
+    await end_group(other.pid, within=60)
+    other.wait(60)
 
 
 async def test_children_end_with_a_killed_parent(tmp_path):
@@ -136,16 +138,14 @@ asyncio.run(main())
     pid = int(pidfile.read_text().split()[0])
     await until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")  # the signal is armed by then
     parent.kill()
-    parent.wait(10)
+    parent.wait(60)
     await until(lambda: not group_alive(pid))
 
 
-def test_a_port_in_use_is_said_before_anything_starts(unused_tcp_port_factory):
-    import socket
-
+def test_a_port_in_use_is_said_before_anything_starts():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         with pytest.raises(PortTaken, match=r"Keystone cannot listen on 127\.0\.0\.1"):
             require_free("Keystone", "127.0.0.1", listener.getsockname()[1])
-    require_free("Keystone", "127.0.0.1", unused_tcp_port_factory())
+    require_free("Keystone", "127.0.0.1", free_ports(1)[0])

@@ -14,7 +14,8 @@ from moorage.store.database import Database
 from tests.cloud.test_secrets import moorage
 from tests.server.test_tls import Files
 from tests.support.cloud import running_cloud
-from tests.support.identity import Identity, free_ports
+from tests.support.identity import Identity
+from tests.support.ports import free_ports
 
 
 async def test_a_cloud_by_https_is_used_through_its_catalogue(
@@ -43,7 +44,7 @@ async def test_a_cloud_by_https_is_used_through_its_catalogue(
         for name, status, says in (("secure", 0, "audit: clean"), ("doubting", 1, "does not answer")):
             log = tmp_path / name
             async with moorage(("audit", "--cloud", name), environ, log) as command:
-                assert await asyncio.wait_for(command.wait(), 60) == status, log.read_text()
+                assert await asyncio.wait_for(command.wait(), 180) == status, log.read_text()
             assert says in log.read_text()
         async with aiohttp.ClientSession() as session:
             for api in ("compute", "placement", "network"):
@@ -79,7 +80,7 @@ async def test_sighup_takes_a_renewed_certificate(
         return found
 
     log = tmp_path / "log"
-    async with moorage(("up",), environ, log) as process, asyncio.timeout(120):
+    async with moorage(("up",), environ, log) as process, asyncio.timeout(300):
         while "moorage: ready" not in log.read_text():
             assert process.returncode is None, log.read_text()
             await asyncio.sleep(0.1)

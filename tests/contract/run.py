@@ -34,7 +34,7 @@ from moorage.store.embedded import FAST, EmbeddedPostgres
 from tests.contract.commands import COMMANDS, FALSE, GETS, LAST, NEWEST, VERSIONS, WRONG, Row
 from tests.support.cloud import TestCloud, running_cloud
 from tests.support.identity import Identity, identity
-from tests.support.program import free_port
+from tests.support.ports import free_ports
 
 NOVA = "34.0.0"
 REGION = "Contract"
@@ -85,7 +85,7 @@ class Proxy:
     """The suite's proxy in front of a server; ``url`` is where it listens."""
 
     def __init__(self, suite: Suite, server: str, folder: Path) -> None:
-        listen = f"127.0.0.1:{free_port()}"
+        listen = f"127.0.0.1:{free_ports(1)[0]}"
         self.url = f"http://{listen}"
         self._findings = folder / "findings.jsonl"
         self._coverage = folder / "coverage.json"

@@ -6,7 +6,6 @@ async with identity(postgres.url(), folder) as found:
 """
 
 import contextlib
-import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from moorage.children.bootstrap import Addresses, Plan, User
 from moorage.children.identity import IdentityClient
 from moorage.children.services import find_venv
 from moorage.children.upstreams import Upstreams, UpstreamsSettings
+from tests.support.ports import free_ports
 
 USERS = (
     *bootstrap.USERS,
@@ -178,12 +178,3 @@ async def identity(postgres_url: str, folder: Path, *, images: bool = False) -> 
         yield Identity(upstreams, users)
     finally:
         await upstreams.stop()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now."""
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in found:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in found]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import openstack.config
 
 import moorage
 from moorage.children.services import find_venv
+from tests.support.ports import free_ports
 
 #: Seconds that a cloud may take to start on a busy machine, its first start with Keystone's schema included.
 START_PATIENCE = 300.0
@@ -25,10 +25,8 @@ class MoorageUp:
     def __init__(self, state: Path, **options: object) -> None:
         self.state = state
         self.log = state / "cloud.log"
-        self._ports = {
-            name: free_port()
-            for name in ("compute", "placement", "network", "agent", "identity", "image", "metrics")
-        }
+        names = ("compute", "placement", "network", "agent", "identity", "image", "metrics")
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         settings: dict[str, object] = {f"{name}_port": port for name, port in self._ports.items()} | options
         self._environ = {
             **os.environ,
@@ -102,14 +100,6 @@ class MoorageUp:
             config_files=[str(self.state / "clouds.yaml")], load_envvars=False
         )
         return openstack.connection.Connection(config=found.get_one(cloud=cloud))
-
-
-def free_port() -> int:
-    """A TCP port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def processes_of(state: Path) -> dict[int, str]:
