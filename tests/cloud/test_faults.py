@@ -89,7 +89,7 @@ class Stolen(Fault):
             await tx.execute(
                 "UPDATE operations SET lease_until = now() - interval '1 second' WHERE id = $1", (op.id,)
             )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while True:
                 async with self.database.read() as tx:
                     rows = await tx.fetch("SELECT fence FROM operations WHERE id = $1", (op.id,))
@@ -159,7 +159,7 @@ class Rig:
 
     async def settled(self) -> None:
         """No operation is open."""
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while await self.sql(
                 "SELECT 1 FROM operations WHERE state IN ('ready', 'running', 'waiting') LIMIT 1"
             ):
@@ -184,7 +184,7 @@ class Rig:
 
     async def delete(self, server_id: str) -> None:
         await self.demo.request("compute", "DELETE", f"/servers/{server_id}")
-        await self.demo.wait_for(server_id, "gone", within=120)
+        await self.demo.wait_for(server_id, "gone")
 
     async def held(self, server_id: str) -> dict[str, Any]:
         """All that there is of one server; its own host is called "its"."""
@@ -308,7 +308,7 @@ async def _references(rig: Rig) -> dict[str, dict[str, Any]]:
     kinds = list(KINDS)
     servers = await _begin(rig, kinds)
     for kind, server_id in zip(kinds, servers, strict=True):
-        await rig.demo.wait_for(server_id, BEGIN[kind][2], within=120)
+        await rig.demo.wait_for(server_id, BEGIN[kind][2])
     await rig.settled()
     found = {kind: await rig.held(s) for kind, s in zip(kinds, servers, strict=True)}
     await _delete_all(rig, servers)
@@ -329,7 +329,7 @@ async def _played(
     rig.armed.arm(faults)
     servers = await _begin(rig, [f.kind for f in faults])
     for fault, server_id in zip(faults, servers, strict=True):
-        await rig.demo.wait_for(server_id, status(fault.kind), within=120)
+        await rig.demo.wait_for(server_id, status(fault.kind))
     await rig.settled()
     by_server = {f.subject.partition(":")[2]: f for f in faults}
     assert set(by_server) == set(servers), "each fault had an operation of its own"

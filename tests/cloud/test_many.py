@@ -14,6 +14,7 @@ from moorage.store.database import Database
 from tests.cloud.test_boot import flavor, network, server
 from tests.support.cloud import Client, TestCloud, running_cloud
 from tests.support.identity import Identity
+from tests.support.ports import free_ports
 
 
 @pytest.fixture
@@ -103,11 +104,12 @@ async def test_a_control_plane_that_dies_loses_nothing_and_the_next_one_finishes
 ) -> None:
     quick = {"conductor__lease": 0.5, "conductor__poll": 0.1}
     slow_hosts = Behaviour(latency=1.0)
-    async with running_cloud(database, identity, hosts=5, behaviour=slow_hosts, **quick) as first:
+    # Not ports that the kernel gives to the agents themselves while they try to connect again.
+    ports = dict(zip(("compute_port", "agent_port"), free_ports(2), strict=True))
+    async with running_cloud(database, identity, hosts=5, behaviour=slow_hosts, **ports, **quick) as first:
         demo = await first.client()
         size, net = await flavor(first), await network(demo)
         made = [await boot(demo, server(image_id, size, net)) for _ in range(6)]
-        ports = {f"{name}_port": first.cloud.ports[name] for name in ("compute", "agent")}
         await first.cloud.kill()
         async with database.read() as tx:
             [under_way] = await tx.fetch("SELECT count(*) FROM operations WHERE state <> 'done'")
@@ -146,12 +148,12 @@ async def test_openstacksdk_boots_and_deletes(cloud: TestCloud, identity: Identi
             made = sdk.compute.create_server(
                 name="sdk", image_id=image_id, flavor_id=size, networks=[{"uuid": net.id}]
             )
-            found = sdk.compute.wait_for_server(made, wait=60)
+            found = sdk.compute.wait_for_server(made, wait=180)
             assert found.status == "ACTIVE"
             assert len(list(sdk.network.ports(device_id=made.id))) == 1
             assert [s.id for s in sdk.compute.servers()] == [made.id]
             sdk.compute.delete_server(made)
-            sdk.compute.wait_for_delete(found, wait=60)
+            sdk.compute.wait_for_delete(found, wait=180)
             assert not list(sdk.network.ports(device_id=made.id))
             sdk.network.delete_network(net)
 

@@ -151,7 +151,8 @@ async def test_a_boot_that_its_host_has_not_reported_yet_is_left_alone(
             # The same word is believed once the server has been ACTIVE for longer than a report can be on its way.
             async with database.transaction() as tx:
                 await tx.execute("UPDATE servers SET updated_at = updated_at - interval '2 minutes'")
-            assert await compared(cloud) == {"stopped": 1}
+            # By this pass, or by the keeper's own that the report above has woken.
+            await compared(cloud)
             assert (await demo.get("compute", f"/servers/{made}"))["server"]["status"] == "SHUTOFF"
 
 

@@ -23,7 +23,7 @@ HOST = "cut"
 
 @pytest.fixture
 async def cloud(database: Database, identity: Identity) -> AsyncIterator[TestCloud]:
-    async with running_cloud(database, identity, hosts=0, service_down_time=2.0) as found:
+    async with running_cloud(database, identity, hosts=0) as found:
         yield found
 
 
@@ -43,7 +43,7 @@ def guests(fleet: Fleet) -> set[str]:
 
 
 async def until(question: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while not question():
             await asyncio.sleep(0.05)
 
@@ -70,15 +70,18 @@ async def test_a_server_that_was_deleted_while_its_host_was_cut_off_leaves_nothi
     demo = await cloud.client()
     async with host(cloud, tmp_path):
         made = await booted(cloud, demo, image_id)
-    async with asyncio.timeout(30):
-        while cloud.cloud.directory.is_up(HOST):
-            await asyncio.sleep(0.1)
-            await cloud.cloud.directory.refresh()
+    # It was heard of last an hour ago, by a control plane that has listened since.
+    await cloud.cloud.link.registry._touch()
+    async with cloud.cloud.database.transaction() as tx:
+        await tx.execute("UPDATE hosts SET last_seen = now() - interval '1 hour'")
+    await cloud.cloud.directory.refresh()
+    cloud.cloud.directory._listening_since = -1e9
+    assert cloud.cloud.directory.silent(HOST)
     assert (await demo.request("compute", "DELETE", f"/servers/{made}"))[0] == 204
     await demo.wait_for(made, "gone")
     async with host(cloud, tmp_path) as fleet:
         await until(lambda: guests(fleet) == set())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             while (await audit(cloud.cloud.database, grace=0.5)).findings:
                 await asyncio.sleep(0.2)
 

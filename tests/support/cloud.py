@@ -51,7 +51,7 @@ class Client:
         assert status in (200, 201, 202), (status, found)
         return found
 
-    async def wait_for(self, server_id: str, *states: str, within: float = 60) -> Any:
+    async def wait_for(self, server_id: str, *states: str, within: float = 180) -> Any:
         """The server once its status is one of ``states``; "gone" is a 404."""
         async with asyncio.timeout(within):
             while True:
@@ -135,7 +135,7 @@ async def running_cloud(
 
 async def reported(cloud: Cloud, count: int) -> None:
     """Return once so many hosts are up in the scheduler's eyes and known to the index."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while True:
             await cloud.directory.refresh()
             up = int(cloud.directory.states.up.sum())
