@@ -14,6 +14,7 @@ from pathlib import Path
 
 import aiohttp
 import asyncpg
+import hypothesis
 import pytest
 
 from moorage.core import log
@@ -24,6 +25,10 @@ from tests.support.identity import Identity
 from tests.support.identity import identity as running_identity
 
 log.configure(level="WARNING")
+# The same examples each time, so that what fails has been changed; `--hypothesis-profile=explore` looks for new ones.
+hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile("explore", database=None, deadline=None)
+hypothesis.settings.load_profile("same")
 _numbers = itertools.count()
 
 
@@ -107,9 +112,9 @@ def identity(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactor
 
     thread = threading.Thread(target=run, name="upstreams")
     thread.start()
-    yield ready.result(180)
+    yield ready.result(600)
     loop.call_soon_threadsafe(stop.set)
-    thread.join(30)
+    thread.join()  # it ends: what does not stop by itself is killed
     loop.close()
 
 

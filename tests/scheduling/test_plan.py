@@ -127,7 +127,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows, st.integers(1, 16), st.integers(1, 16))
 def test_a_host_is_ranked_exactly_when_nothing_refuses_it(
     hosts: list[tuple[bool, bool, str, Amounts, Amounts]], cpus: int, memory: int

@@ -120,7 +120,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(arrivals, st.booleans())
 def test_no_provider_is_ever_over_its_capacity(
     wanted: list[tuple[int, int, int, str | None]], pack: bool

@@ -51,11 +51,11 @@ class OvnCentral:
         self._children.append(subprocess.Popen([program, *args, *common], **silent))
 
     def _wait(self, socket: Path) -> None:
-        for _ in range(500):
-            if socket.exists():
-                return
+        limit = time.monotonic() + 60
+        while not socket.exists():
+            if time.monotonic() > limit:
+                raise TimeoutError(socket)
             time.sleep(0.01)
-        raise TimeoutError(socket)
 
     def stop(self) -> None:
         for child in reversed(self._children):
@@ -70,6 +70,6 @@ class OvnCentral:
         return self._ctl("ovn-sbctl", self.sb, args)
 
     def _ctl(self, program: str, remote: str, args: tuple[str, ...]) -> str:
-        command = [program, f"--db={remote}", "--timeout=20", *args]
+        command = [program, f"--db={remote}", "--timeout=60", *args]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         return done.stdout.strip()
