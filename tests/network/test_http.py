@@ -304,12 +304,33 @@ async def test_pages_and_order(member):
     assert (await member("GET", "/networks?status=DOWN", status=200))["networks"] == []
 
 
-async def test_a_marker_that_the_caller_does_not_see_is_refused(member, other):
-    mine, _ = await make_network(member)
-    for marker in (ALIEN, mine["id"]):
-        for plural in ("networks", "subnets", "ports", "security-groups", "security-group-rules"):
-            refused = await other("GET", f"/{plural}?limit=1&marker={marker}", status=400)
-            assert "marker" in refused["NeutronError"]["message"]
+async def test_a_marker_that_the_caller_does_not_see_is_as_one_that_is_not_there(member, other):
+    mine, mine_subnet = await make_network(member)
+    theirs, _ = await make_network(other)
+    ports = []
+    for client, network in ((member, mine), (other, theirs)):
+        ports.append((await client("POST", "/ports", {"port": {"network_id": network["id"]}}, 201))["port"])
+    rule = (await member("GET", "/security-group-rules", status=200))["security_group_rules"][0]
+    # As Neutron: ports are not found, the other lists begin anew; without a limit a marker means nothing.
+    for marker in (ALIEN, ports[0]["id"]):
+        lost = await other("GET", f"/ports?limit=1&marker={marker}", status=404)
+        assert lost["NeutronError"]["type"] == "PortNotFound"
+        assert [p["id"] for p in (await other("GET", f"/ports?marker={marker}", status=200))["ports"]] == [
+            ports[1]["id"]
+        ]
+    for plural, invisible in (
+        ("networks", mine["id"]),
+        ("subnets", mine_subnet["id"]),
+        ("security-groups", rule["security_group_id"]),
+        ("security-group-rules", rule["id"]),
+    ):
+        kind = plural.replace("-", "_")
+        for limit in ("limit=1&", ""):
+            first = (await other("GET", f"/{plural}?{limit}", status=200))[kind]
+            assert first
+            for marker in (ALIEN, invisible):
+                page = await other("GET", f"/{plural}?{limit}marker={marker}", status=200)
+                assert page[kind] == first
 
 
 async def test_what_was_read_at_another_revision_is_neither_changed_nor_deleted(member):
@@ -342,6 +363,30 @@ async def test_a_filter_that_a_resource_does_not_have_is_refused(member, admin):
         assert "colour" in refused["NeutronError"]["message"]
         await member("GET", f"/{plural}?project_id=p1&fields=id&limit=1", status=200)
     await admin("GET", "/agents?colour=red", status=400)
+
+
+async def test_what_one_may_not_read_is_not_found_out_by_filters(member, admin):
+    network, _ = await make_network(member)
+    host = {"network_id": network["id"], "project_id": "p1", "binding:host_id": "h1"}
+    await admin("POST", "/ports", {"port": host}, 201)
+    assert len((await member("GET", "/ports", status=200))["ports"]) == 1
+    shown = (await admin("GET", f"/networks/{network['id']}", status=200))["network"]
+    for plural, query in (
+        ("ports", "binding:host_id=h1"),
+        ("networks", f"provider:network_type={shown['provider:network_type']}"),
+        ("networks", f"provider:segmentation_id={shown['provider:segmentation_id']}"),
+    ):
+        assert (await member("GET", f"/{plural}?{query}", status=200))[plural] == []
+        assert len((await admin("GET", f"/{plural}?{query}", status=200))[plural]) == 1
+
+
+async def test_an_id_has_one_spelling(member):
+    network, _ = await make_network(member)
+    await member("GET", f"/networks/{network['id']}", status=200)
+    for other_form in (network["id"].upper(), network["id"].replace("-", "")):
+        await member("GET", f"/networks/{other_form}", status=404)
+        await member("PUT", f"/networks/{other_form}", {"network": {"name": "x"}}, 404)
+        assert (await member("GET", f"/networks?id={other_form}", status=200))["networks"] == []
 
 
 async def test_lists_are_filtered_by_tags(member):

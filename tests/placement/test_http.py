@@ -38,6 +38,30 @@ async def test_a_providers_life(admin: Client) -> None:
     assert [p["name"] for p in (await admin("GET", "/resource_providers"))["resource_providers"]] == ["alone"]
 
 
+async def test_a_consumer_may_be_spelt_in_two_ways_and_a_provider_in_one(admin: Client) -> None:
+    made = await provider(admin, "p", VCPU=4)
+    consumer, name = new_id(), made["uuid"]
+    claim = {
+        "allocations": {name: {"resources": {"VCPU": 1}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    await admin("PUT", f"/allocations/{consumer.replace('-', '').upper()}", claim, status=204)
+    for form in (consumer, consumer.upper(), consumer.replace("-", "")):
+        found = await admin("GET", f"/allocations/{form}")
+        assert found["allocations"][name]["resources"] == {"VCPU": 1}
+    for form in (name.upper(), name.replace("-", "")):
+        for path in ("", "/inventories", "/usages", "/allocations", "/aggregates", "/traits"):
+            await admin("GET", f"/resource_providers/{form}{path}", status=404)
+    spelt = new_id()
+    await admin("POST", "/resource_providers", {"name": "q", "uuid": spelt.replace("-", "").upper()})
+    await admin("GET", f"/resource_providers/{spelt}")
+    await admin("DELETE", f"/allocations/{consumer.upper()}", status=204)
+    assert (await admin("GET", f"/allocations/{consumer}"))["allocations"] == {}
+
+
 async def test_parents_stay_before_1_37(admin: Client) -> None:
     root, other = await provider(admin, "root"), await provider(admin, "other")
     child = await provider(admin, "child", root["uuid"])

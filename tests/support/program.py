@@ -43,9 +43,9 @@ class MoorageUp:
         assert self._process is not None
         return self._process.pid
 
-    def url(self, api: str) -> str:
+    def url(self, api: str, scheme: str = "http") -> str:
         """Where an API answers: compute, placement, network, identity, image."""
-        return f"http://127.0.0.1:{self._ports[api]}"
+        return f"{scheme}://127.0.0.1:{self._ports[api]}"
 
     def start(self) -> None:
         """Start it, and return when it says that it is ready; raises AssertionError with its log when it ends."""

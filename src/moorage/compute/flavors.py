@@ -146,7 +146,7 @@ async def list_(
 ) -> list[Flavor]:
     """Flavors that the project may use; an admin (``any_project``) sees all by ``is_public`` None.
 
-    Raises BadRequest for a marker that does not exist.
+    Raises BadRequest for a marker that they do not see.
     """
     select = sa.select(flavors).where(flavors.c.memory_mb >= min_ram, flavors.c.root_gb >= min_disk)
     if is_public is not None:
@@ -155,7 +155,10 @@ async def list_(
         select = select.where(_usable(sa.bindparam("project", project_id, type_=sa.Text)))
     column = SORT_KEYS[sort_key]
     if marker is not None:
-        select = select.where(await _after(tx, column, marker, descending=descending))
+        last = await _ONE.first(tx, id=marker, project_id=project_id, any=any_project)
+        if last is None:
+            raise BadRequest(f"marker {marker} could not be found", field="marker")
+        select = select.where(_after(last, column, descending=descending))
     order = (
         [column.desc().nulls_last(), flavors.c.id.desc()]
         if descending
@@ -164,15 +167,12 @@ async def list_(
     return await query(tx, select.order_by(*order).limit(limit), Flavor)
 
 
-async def _after(tx: Tx, column: Any, marker: str, *, descending: bool) -> Any:
-    last = await _ONE.first(tx, id=marker, project_id=None, any=True)
-    if last is None:
-        raise BadRequest(f"marker {marker} could not be found", field="marker")
+def _after(last: Flavor, column: Any, *, descending: bool) -> Any:
     at = getattr(last, column.key)
     if at is None:
-        return sa.false() if descending else sa.or_(column.is_not(None), flavors.c.id > marker)
+        return sa.false() if descending else sa.or_(column.is_not(None), flavors.c.id > last.id)
     row = sa.tuple_(column, flavors.c.id)
-    value = sa.tuple_(sa.literal(at, column.type), sa.literal(marker, sa.Text))
+    value = sa.tuple_(sa.literal(at, column.type), sa.literal(last.id, sa.Text))
     return row < value if descending else row > value
 
 

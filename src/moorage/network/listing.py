@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from moorage.core.errors import MoorageError
 from moorage.network import errors
 from moorage.store.database import Tx
 from moorage.store.statement import query as run
@@ -94,19 +95,27 @@ async def page(
     filters: Mapping[str, Condition],
     sortable: Sequence[str],
     row: type[R],
+    lost: Callable[[str], MoorageError] | None = None,
 ) -> list[R]:
     """The rows of ``select`` (all that the caller sees) that the query asks for, in the order of the whole list.
 
-    Raises InvalidInput, for a marker that the caller does not see too.
+    ``lost`` makes the error of a marker that the caller does not see; without, the list begins anew, as Neutron's do.
+    Raises InvalidInput.
     """
-    if query.marker is not None:
-        marker = sa.select(sa.literal(1).label("one")).where(
-            sa.exists(select.where(table.c.id == query.marker).correlate(None))
-        )
-        if not await run(tx, marker, _One):
-            raise errors.InvalidInput(f"the marker {query.marker[:64]} was not found", field="marker")
+    if query.marker is not None and not await _sees(tx, select, table, query):
+        if lost is not None and query.limit is not None:
+            raise lost(query.marker[:64])
+        query = msgspec.structs.replace(query, marker=None)
     rows = await run(tx, apply(select, table, query, filters, sortable), row)
     return rows[::-1] if query.page_reverse else rows
+
+
+async def _sees(tx: Tx, select: Any, table: sa.Table, query: ListQuery) -> bool:
+    # Without a limit there are no pages, and a marker means nothing.
+    if query.limit is None:
+        return False
+    one = sa.exists(select.where(table.c.id == query.marker).correlate(None))
+    return bool(await run(tx, sa.select(sa.literal(1).label("one")).where(one), _One))
 
 
 class _One(msgspec.Struct, frozen=True):

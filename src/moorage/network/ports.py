@@ -135,7 +135,7 @@ class Ports:
         if project_id is not None:
             own = sa.select(tables.networks.c.id).where(tables.networks.c.project_id == project_id)
             select = select.where(sa.or_(_p.c.project_id == project_id, _p.c.network_id.in_(own)))
-        return await listing.page(tx, select, _p, query_, FILTERS, SORTABLE, Port)
+        return await listing.page(tx, select, _p, query_, FILTERS, SORTABLE, Port, lost=not_found)
 
     async def update(
         self, tx: Tx, port: Port, values: dict[str, Any], *, seen_by: str | None, revision: int | None = None

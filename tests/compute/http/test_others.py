@@ -67,6 +67,9 @@ async def test_private_flavors(member, other, admin):
     assert [f["id"] for f in (await admin("GET", "/flavors?is_public=none"))["flavors"]] == ["p"]
     await admin("POST", "/flavors/p/action", {"removeTenantAccess": {"tenant": P1}})
     await admin("POST", "/flavors/p/action", {"removeTenantAccess": {"tenant": P1}}, 404)
+    refused = [await member("GET", f"/flavors?marker={marker}", status=400) for marker in ("p", "q")]
+    assert str(refused[0]).replace("marker p", "marker q") == str(refused[1])
+    assert (await admin("GET", "/flavors?is_public=none&marker=p"))["flavors"] == []
     await member("GET", "/flavors/p", status=404)
 
 

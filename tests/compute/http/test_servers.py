@@ -62,6 +62,15 @@ async def test_a_running_server_has_addresses_and_a_host(member, admin, world):
     assert (await member("GET", "/servers?ip=192.168"))["servers"] == []
 
 
+async def test_an_id_has_one_spelling(member):
+    server_id = await member.server()
+    await member("GET", f"/servers/{server_id}")
+    for other_form in (server_id.upper(), server_id.replace("-", "")):
+        await member("GET", f"/servers/{other_form}", status=404)
+        await member("DELETE", f"/servers/{other_form}", status=404)
+        await member("GET", f"/servers?marker={other_form}", status=400)
+
+
 async def test_other_projects_servers_are_not_found(member, other, admin):
     server_id = await member.server()
     for method, path, sent in (

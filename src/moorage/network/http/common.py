@@ -71,9 +71,13 @@ class Face(msgspec.Struct, frozen=True):
         """One row as an answer."""
         return Reply({self.name: self.views(call, [row])[0]}, status=status)
 
+    def hidden_from(self, call: NetworkCall) -> set[str]:
+        """Attributes that the caller may not read."""
+        return {a for a in self.hidden if not call.allowed(f"get_{self.name}:{a}")}
+
     def views(self, call: NetworkCall, rows: Iterable[Any]) -> list[dict[str, Any]]:
         """Rows as the caller may see them, with the fields asked for."""
-        out = {a for a in self.hidden if not call.allowed(f"get_{self.name}:{a}")}
+        out = self.hidden_from(call)
         fields = set(call.query.get("fields", ())) if isinstance(call.query, dict) else set()
         shown = []
         for row in rows:
@@ -131,6 +135,8 @@ Make = Callable[[NetworkCall, Tx, Any], Awaitable[Any]]
 async def listed(call: NetworkCall, face: Face, page: Page, *, default_group: bool = False) -> Reply:
     """A list. ``default_group``: the caller's project gets its default security group first, as upstream's does."""
     asked = list_query(call)
+    if face.hidden_from(call) & set(asked.filters):
+        return face.page(call, [], asked)  # what one may not read, one does not find out by guesses either
     database = call.app.database
     async with database.transaction() if default_group else database.read() as tx:
         if default_group and call.context.project_id is not None:

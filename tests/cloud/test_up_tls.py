@@ -1,0 +1,96 @@
+"""``moorage up`` by HTTPS, as its owner configures it: nothing of the public APIs is left in the clear."""
+
+import shutil
+import ssl
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.program import MoorageUp, processes_of
+from tests.server.test_tls import Files
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::openstack.warnings.RemovedInSDK50Warning"),
+    pytest.mark.filterwarnings("ignore::openstack.warnings.RemovedInSDK60Warning"),
+]
+APIS = ("compute", "placement", "network")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+@pytest.fixture
+def cloud(files: Files) -> Iterator[MoorageUp]:
+    state = Path(tempfile.mkdtemp(prefix="mt-"))
+    made = MoorageUp(
+        state,
+        hosts="simulated",
+        simulated_hosts=2,
+        tls_certificate_file=files.certificate,
+        tls_key_file=files.key,
+        tls_ca_file=files.bundle,
+    )
+    try:
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(state)
+
+
+def test_moorage_up_by_https_serves_a_user_from_catalogue_to_delete(cloud: MoorageUp, files: Files) -> None:
+    cloud.start()
+    entries = yaml.safe_load((cloud.state / "clouds.yaml").read_text())["clouds"]
+    assert {entry["cacert"] for entry in entries.values()} == {str(files.bundle)}
+
+    user, admin = cloud.connect(), cloud.connect("moorage-admin")
+    # Keystone and Glance are children that speak HTTP on this machine.
+    catalogue = {
+        service["type"]: service["endpoints"][0]["url"]
+        for service in user.session.auth.get_access(user.session).service_catalog.catalog
+    }
+    assert {name: url.partition(":")[0] for name, url in catalogue.items()} == {
+        "compute": "https",
+        "placement": "https",
+        "network": "https",
+        "identity": "http",
+        "image": "http",
+    }
+
+    flavor = admin.create_flavor("tiny", ram=64, vcpus=1, disk=1)
+    image = admin.create_image(
+        "tiny", data=b"\0" * 512, disk_format="raw", container_format="bare", visibility="public", wait=True
+    )
+    net = user.network.create_network(name="net")
+    user.network.create_subnet(network_id=net.id, cidr="10.9.0.0/24", ip_version=4)
+    made = user.compute.create_server(
+        name="one", image_id=image.id, flavor_id=flavor.id, networks=[{"uuid": net.id}]
+    )
+    server = user.compute.wait_for_server(made, wait=120)
+    assert server.status == "ACTIVE"
+    audit = cloud.command("audit")
+    assert audit.returncode == 0, audit.stderr
+    user.compute.delete_server(server)
+    user.compute.wait_for_delete(server, wait=120)
+    assert list(user.network.ports(network_id=net.id)) == []
+
+    trusting = files.trusting()
+    for api in APIS:
+        url = cloud.url(api, "https") + "/healthcheck"
+        with urllib.request.urlopen(url, context=trusting, timeout=30) as answer:
+            assert answer.read() == b"OK"
+        with pytest.raises(urllib.error.URLError) as caught:
+            urllib.request.urlopen(url, timeout=30)
+        assert isinstance(caught.value.reason, ssl.SSLCertVerificationError)
+        with pytest.raises((urllib.error.URLError, OSError)):
+            urllib.request.urlopen(cloud.url(api) + "/healthcheck", timeout=30)
+
+    assert cloud.stop() == 0
+    assert processes_of(cloud.state) == {}
