@@ -1,13 +1,11 @@
 """``moorage up`` by HTTPS, as its owner configures it: nothing of the public APIs is left in the clear."""
 
 import shutil
-import ssl
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
@@ -84,13 +82,11 @@ def test_moorage_up_by_https_serves_a_user_from_catalogue_to_delete(cloud: Moora
     trusting = files.trusting()
     for api in APIS:
         url = cloud.url(api, "https") + "/healthcheck"
-        with urllib.request.urlopen(url, context=trusting, timeout=30) as answer:
-            assert answer.read() == b"OK"
-        with pytest.raises(urllib.error.URLError) as caught:
-            urllib.request.urlopen(url, timeout=30)
-        assert isinstance(caught.value.reason, ssl.SSLCertVerificationError)
-        with pytest.raises((urllib.error.URLError, OSError)):
-            urllib.request.urlopen(cloud.url(api) + "/healthcheck", timeout=30)
+        assert httpx.get(url, verify=trusting, trust_env=False, timeout=30).text == "OK"
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            httpx.get(url, trust_env=False, timeout=30)
+        with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+            httpx.get(cloud.url(api) + "/healthcheck", trust_env=False, timeout=30)
 
     assert cloud.stop() == 0
     assert processes_of(cloud.state) == {}
