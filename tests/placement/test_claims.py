@@ -86,6 +86,38 @@ async def test_a_refused_claim_changes_nothing_and_the_transaction_goes_on(datab
     assert await used(database, other) == want
 
 
+async def whole_reads(database: Database) -> dict[str, int]:
+    """How many rows of each table were read by reading all of it."""
+    read = (
+        "SELECT relname, seq_tup_read FROM pg_stat_user_tables"
+        " WHERE relname IN ('allocations', 'consumers', 'inventories', 'placement_changes', 'resource_providers')"
+    )
+    async with database.read() as tx:
+        await tx.fetch("SELECT pg_stat_force_next_flush()")
+        return {row["relname"]: row["seq_tup_read"] for row in await tx.fetch(read)}
+
+
+async def test_claims_read_no_table_as_a_whole_though_all_were_empty_once(database_url: str) -> None:
+    # One connection, which keeps every plan that was made while the tables were empty.
+    database = Database(database_url, size=1)
+    await database.open()
+    try:
+        index = Index()
+        follower = Follower(database, index, None)
+        async with database.read() as tx:
+            await tx.execute("ANALYZE")
+        await follower.catch_up()
+        uuid = await provider(database, VCPU=Inventory(total=1000))
+        before = await whole_reads(database)
+        for _ in range(20):
+            await claim(database, {uuid: {"VCPU": 1}})
+            await follower.catch_up()
+        assert index.columns.classes["VCPU"].used.tolist() == [20]
+        assert await whole_reads(database) == before
+    finally:
+        await database.close()
+
+
 async def test_repeating_a_claim_changes_nothing(database: Database) -> None:
     uuid = await provider(database, VCPU=Inventory(total=4))
     consumer = await claim(database, {uuid: {"VCPU": 2}})

@@ -52,6 +52,18 @@ async def test_statements_write_and_read_rows(things: Database) -> None:
         ]
 
 
+async def test_a_plan_kept_from_when_a_table_was_empty_finds_rows_by_their_key(things: Database) -> None:
+    read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'things'"
+    async with things.read() as tx:
+        await tx.execute("ANALYZE things")
+        for _ in range(10):
+            assert await GET.first(tx, key="a") is None
+        await ADD.many(tx, [{"id": f"{n}", "data": None, "n": n} for n in range(300)])
+        assert await GET.first(tx, key="7") == Thing("7", None, 7)
+        await tx.fetch("SELECT pg_stat_force_next_flush()")
+        assert [tuple(row) for row in await tx.fetch(read)] == [(0,)]
+
+
 async def test_a_violation_is_typed_and_a_savepoint_keeps_the_transaction(things: Database) -> None:
     async with things.transaction() as tx:
         await ADD.run(tx, id="a", data=None, n=1)

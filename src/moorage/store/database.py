@@ -226,9 +226,13 @@ class Database:
                 command_timeout=self.statement_timeout + _MARGIN,
                 statement_cache_size=1024,
                 max_cached_statement_lifetime=0,
-                # JIT compilation costs more than it saves in statements this short.
+                # JIT compilation costs more than it saves in statements this short. A plan is kept while its table
+                # grows: one made for a table that is empty or small, by a statement or by the check of a foreign key,
+                # would read all of it at every call until the table is next analysed. So what has an index uses it;
+                # a statement on whole tables still reads them in their order where no index serves it.
                 server_settings={
                     "jit": "off",
+                    "enable_seqscan": "off",
                     "application_name": "moorage",
                     "statement_timeout": str(round(self.statement_timeout * 1000)),
                     "idle_in_transaction_session_timeout": str(round(self.idle_timeout * 1000)),
