@@ -32,6 +32,8 @@ KINDS = {d.kind: d for d in DEFINITIONS}
 STEPS = [(d.kind, s) for d in DEFINITIONS for s in d.steps]
 UNDONE = [(kind, s) for kind, s in STEPS if s.undo is not None]
 LEASE = 1.0
+# All scenarios of a test may stand still at once, each with a place in a conductor and a connection of its own.
+AT_ONCE = 100
 
 
 class Fault:
@@ -85,15 +87,15 @@ class Stolen(Fault):
     database: Database
 
     async def strike(self, op: Operation) -> None:
-        async with self.database.transaction() as tx:
-            await tx.execute(
-                "UPDATE operations SET lease_until = now() - interval '1 second' WHERE id = $1", (op.id,)
-            )
+        # Again and again: its conductor renews it meanwhile.
         async with asyncio.timeout(180):
             while True:
-                async with self.database.read() as tx:
-                    rows = await tx.fetch("SELECT fence FROM operations WHERE id = $1", (op.id,))
-                if rows[0][0] > op.fence:
+                async with self.database.transaction() as tx:
+                    taken = await tx.execute(
+                        "UPDATE operations SET lease_until = now() - interval '1 second' WHERE id = $1 AND fence = $2",
+                        (op.id, op.fence),
+                    )
+                if not taken:
                     return
                 await asyncio.sleep(0.02)
 
@@ -237,14 +239,16 @@ async def rigged(
     armed = Armed()
     between = Between(armed, repeat_commands=repeat)
     unlimited = {f"quota__{name}": -1 for name in ("instances", "cores", "ram")}
-    settings: dict[str, Any] = {"conductor__lease": LEASE, "conductor__poll": 0.1, **unlimited, **options}
+    conductor = {"lease": LEASE, "poll": 0.1, "concurrency": AT_ONCE}
+    settings: dict[str, Any] = {f"conductor__{name}": value for name, value in conductor.items()}
+    settings |= {**unlimited, **options}
     with between.in_place():
         async with running_cloud(database, identity, hosts=3, faults=armed, fuse=False, **settings) as cloud:
             one = cloud.cloud
             definitions = one.runner.environment.catalogue.definitions.values()
             second = Runner(
                 database, one.signals, definitions, one.services, one.link.enqueue,
-                lease=LEASE, poll=0.1, faults=armed, fuse=False,
+                **conductor, faults=armed, fuse=False,
             )  # fmt: skip
             await second.start()
             demo = await cloud.client()
@@ -253,6 +257,14 @@ async def rigged(
                 yield Rig(cloud, demo, database, armed, between, body)
             finally:
                 await second.stop()
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    found = Database(database_url, size=AT_ONCE)
+    await found.open()
+    yield found
+    await found.close()
 
 
 @pytest.fixture
