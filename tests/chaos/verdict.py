@@ -174,7 +174,7 @@ async def _stops(world: World, database: Database, verdict: Verdict) -> None:
     for name, status in (await world.stop_programs()).items():
         if status != 0:
             verdict.problems.append(f"{name} ended with {status} when it was told to stop")
-    verdict.problems += [f"left: {row[0]}" for row in await _until_none(database, _HELD, 5)]
+    verdict.problems += [f"left: {row[0]}" for row in await _until_none(database, _HELD, 60)]
 
 
 def _logs(world: World, verdict: Verdict) -> None:

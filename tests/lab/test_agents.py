@@ -20,6 +20,7 @@ from moorage.wire.messages import (
 )
 from support.agent_server import AgentServer
 from support.lab import Network, leftovers
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab_machine")]
 
@@ -65,7 +66,7 @@ def spawn(port: probe.ProbePort, guest: image.GuestImage, digest: str) -> SpawnG
 
 
 async def result_of(server: AgentServer, command: str) -> Result:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while command not in server.results:
             await asyncio.sleep(0.05)
     return server.results[command][-1]
@@ -73,7 +74,7 @@ async def result_of(server: AgentServer, command: str) -> Result:
 
 async def console_says(server: AgentServer, line: str) -> None:
     """The guest answers on the network a moment before it says so on its console."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         for attempt in itertools.count():
             command = await server.send(
                 "r1h2", ConsoleOutput(server_id=SERVER), operation=f"console {line} {attempt}"
@@ -95,8 +96,8 @@ async def run_guest(server: AgentServer, state, guest_image, record) -> None:
     assert [host.guests for host in up.status(state).hosts] == [0, 1, 0, 0]
 
     plugged = await asyncio.to_thread(probe.plug, state, "r2h1", client)
-    assert await asyncio.to_thread(plugged.ping, "10.9.0.20", 90)
-    assert await asyncio.to_thread(plugged.echo, "10.9.0.20")
+    assert await asyncio.to_thread(plugged.ping, "10.9.0.20", 240)
+    await asyncio.to_thread(until, lambda: plugged.echo("10.9.0.20"), "an echo")
     await console_says(server, "moorage guest web ready 10.9.0.20")
     await console_says(server, "moorage guest web, keys: 1")
 
@@ -123,7 +124,7 @@ async def test_an_agent_boots_and_deletes_a_guest_and_goes_with_the_lab(
 
         try:
             record = await asyncio.to_thread(build)
-            async with asyncio.timeout(120):  # four interpreters start at once
+            async with asyncio.timeout(300):  # four interpreters start at once
                 while len({host for host, _ in server.reports}) < 4:
                     await asyncio.sleep(0.1)
             reports = dict(server.reports)

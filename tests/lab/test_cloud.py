@@ -10,8 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from moorage.lab.ovn import OvnCentral
 from moorage.lab.shell import run
 from support.lab import leftovers
 from support.program import MoorageUp
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.lab,
@@ -36,8 +36,6 @@ pytestmark = [
 RACKS = {"rack1": ("r1h1", "r1h2"), "rack2": ("r2h1", "r2h2")}
 HOSTS = tuple(name for names in RACKS.values() for name in names)
 FIRST, SECOND, CLIENT = "10.77.0.11", "10.77.0.12", "10.77.0.13"
-#: Seconds for what guests do under emulation on a busy machine.
-PATIENCE = 240.0
 
 # The second guest's user data: reach the first one by ping and by TCP, and say so on the console.
 GREET = f"""#!/bin/sh
@@ -49,12 +47,13 @@ GREET = f"""#!/bin/sh
 ) &
 """
 
-# A TCP client that keeps its connection: a line in, and out comes what the other side said within the time.
+# A TCP client that keeps its connection: seconds and a line in, and out comes what the other side said within them.
 HELD = """
 import socket, sys
-link = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10)
-for line in sys.stdin:
-    link.settimeout(3)
+link = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60)
+for said in sys.stdin:
+    within, line = said.split(" ", 1)
+    link.settimeout(float(within))
     try:
         link.sendall(line.encode())
         print(link.recv(100).decode().strip() or "closed", flush=True)
@@ -87,15 +86,6 @@ class World(msgspec.Struct, frozen=True):
 
     def host_of(self, server: Any) -> str:
         return str(self.admin.compute.get_server(server.id).compute_host)
-
-
-def until(question: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
-    """The first true answer."""
-    limit = time.monotonic() + patience
-    while not (answer := question()):
-        assert time.monotonic() < limit, f"not within {patience:g} s: {what}"
-        time.sleep(0.3)
-    return answer
 
 
 def booted(user: Any, server_id: str) -> Any:
@@ -201,16 +191,16 @@ def test_a_rule_that_is_added_opens_a_port_and_one_that_is_removed_closes_it_for
     assert held.stdin is not None
     assert held.stdout is not None
 
-    def said(line: str) -> str:
-        held.stdin.write(f"{line}\n")
+    def said(line: str, within: int) -> str:
+        held.stdin.write(f"{within} {line}\n")
         held.stdin.flush()
         return held.stdout.readline().strip()
 
     try:
-        assert said("ahoy") == "ahoy"
+        assert said("ahoy", 60) == "ahoy"
         network.delete_security_group_rule(rule)
         until(lambda: not client.echo(FIRST, wait=3), "the port closes")
-        assert said("still there?") == "silence"
+        assert said("still there?", 3) == "silence"
     finally:
         held.kill()
         held.communicate()
@@ -274,7 +264,7 @@ def test_a_deleted_server_leaves_nothing_anywhere(world: World) -> None:
         assert world.user.network.find_port(port.id) is None
         until(lambda port=port: not named(world, port.id), "OVN forgets the port")
     # Hosts' reports are held against the cloud once they are as old as a heartbeat.
-    found = until(lambda: clean(world), "the audit is clean", patience=60)
+    found = until(lambda: clean(world), "the audit is clean")
     assert "audit: clean" in found
 
 

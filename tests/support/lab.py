@@ -18,7 +18,7 @@ class Network:
                              '"lease_time"="3600","mtu"="1442","router"="10.9.0.1"}').strip()  # fmt: skip
 
     def nb(self, *words: str) -> str:
-        return run("ovn-nbctl", f"--db={self._nb}", "--timeout=10", *words)
+        return run("ovn-nbctl", f"--db={self._nb}", "--timeout=60", *words)
 
     def port(self, port_id: str, number: int) -> probe.ProbePort:
         mac, address = f"02:00:00:00:09:{number:02x}", f"10.9.0.{number}"

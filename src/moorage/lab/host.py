@@ -106,7 +106,7 @@ class LabHost:
 
     def vsctl(self, *words: str) -> str:
         """Run ovs-vsctl on the host's switch; it returns when the switch has done it."""
-        return run("ovs-vsctl", f"--db={self.ovsdb}", "--timeout=20", *words, env=self._rundirs)
+        return run("ovs-vsctl", f"--db={self.ovsdb}", "--timeout=60", *words, env=self._rundirs)
 
     @property
     def _rundirs(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ class LabHost:
             run("ovsdb-tool", "create", database, _SCHEMA)
         if self.pid("ovsdb") is None:
             self._daemon("ovsdb", "ovsdb-server", database, f"--remote=punix:{ovs / 'db.sock'}")
-            wait_for(f"switch database of {self.name}", (ovs / "db.sock").exists, timeout=10)
+            wait_for(f"switch database of {self.name}", (ovs / "db.sock").exists, timeout=60)
             self.vsctl("--no-wait", "init")
         if self.pid("vswitchd") is None:
             self._daemon("vswitchd", "ovs-vswitchd", self.ovsdb, "--disable-system")

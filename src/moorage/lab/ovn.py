@@ -72,8 +72,8 @@ class OvnCentral:
         if self._pid("northd") is None:
             run("ovn-northd", f"--ovnnb-db={self.nb_socket}", f"--ovnsb-db={self.sb_socket}",
                 *self._daemon_options("northd"))  # fmt: skip
-        run("ovn-nbctl", f"--db={self.nb_socket}", "--timeout=10", "init")
-        run("ovn-sbctl", f"--db={self.sb_socket}", "--timeout=10", "init")
+        run("ovn-nbctl", f"--db={self.nb_socket}", "--timeout=60", "init")
+        run("ovn-sbctl", f"--db={self.sb_socket}", "--timeout=60", "init")
 
     def stop_now(self) -> None:
         """``stop`` for callers without an event loop."""
@@ -93,7 +93,7 @@ class OvnCentral:
             run("ovsdb-tool", "convert", database, schema)
         socket = self._folder / f"{name}.sock"
         run("ovsdb-server", database, f"--remote=punix:{socket}", *self._daemon_options(name))
-        wait_for(f"OVN {name} database", socket.exists, timeout=10)
+        wait_for(f"OVN {name} database", socket.exists, timeout=60)
 
     def _daemon_options(self, name: str) -> list[str]:
         base = self._folder / name

@@ -23,7 +23,7 @@ from moorage.lab.up import host_named
 
 _LINK = "probe0"
 #: Seconds that OVN has to install the flows of a plugged port.
-PLUG_TIMEOUT = 20.0
+PLUG_TIMEOUT = 60.0
 
 
 class ProbePort(msgspec.Struct, frozen=True):

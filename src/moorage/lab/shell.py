@@ -110,7 +110,7 @@ def pid_of(pidfile: Path, mark: Path | str) -> int | None:
 def end(pids: Iterable[int], grace: float = 3.0) -> None:
     """Ask the processes to end, and kill after ``grace`` seconds those that did not; returns when all are gone."""
     wanted = [pid for pid in pids if alive(pid)]
-    for signum, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
+    for signum, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 60.0)):
         for pid in wanted:
             try:
                 os.kill(pid, signum)
