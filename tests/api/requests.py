@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from moorage.agent import identity
+from moorage.api.versions import Version
 from moorage.core.ids import new_id
 from moorage.wire.tickets import Ticket
 from tests.support.faces import Row
@@ -257,16 +258,38 @@ OURS: dict[str, Make] = {
 ASKS: Mapping[str, Make] = {**COMPUTE, **NETWORK, **PLACEMENT, **OURS}
 
 
-def ask_of(world: World, row: Row) -> Ask:
-    """The row of the tables above for an endpoint; names of rows that hold for every version leave the versions out."""
+# Until this version such a request is another.
+OLDER: Mapping[str, tuple[Version, Make]] = {
+    "POST /v2.1/os-server-groups": ((2, 63), _of("server_group", name="n", policies=["affinity"])),
+    "GET /v2.1/os-hypervisors/{hypervisor_id}": (
+        (2, 52),
+        lambda w: Ask(at={"hypervisor_id": w.host_number}),
+    ),
+    "GET /v2.1/os-hypervisors/{hypervisor_id}/uptime": (
+        (2, 52),
+        lambda w: Ask(at={"hypervisor_id": w.host_number}),
+    ),
+}
+
+
+def ask_of(world: World, row: Row, version: Version | None = None) -> Ask:
+    """The row of the tables above for an endpoint, at the newest version that has it unless another is given.
+
+    Names of rows that hold for every version leave the versions out.
+    """
     name = row.name.partition(" ")[2]
-    make = ASKS.get(name) or ASKS.get(name.partition(" (")[0])
+    plain = name.partition(" (")[0]
+    last, older = OLDER.get(plain, (None, None))
+    if last is not None and version is not None and version <= last:
+        make = older
+    else:
+        make = ASKS.get(name) or ASKS.get(plain)
     return make(world) if make is not None else Ask()
 
 
-def prepare(world: World, row: Row) -> Sent:
+def prepare(world: World, row: Row, version: Version | None = None) -> Sent:
     """The request for an endpoint."""
-    ask = ask_of(world, row)
+    ask = ask_of(world, row, version)
     path = row.path
     for name, value in ask.at.items():
         path = path.replace(f"{{{name}}}", value)

@@ -119,13 +119,15 @@ def _limits(schema: Any, api: str) -> Iterator[Json]:
 
 
 def versions_of(row: Row) -> list[Version]:
-    """The versions of a row at which its answer may change, by the document; its first and last besides."""
+    """The versions of a row on both sides of each change of its answer, by the document; its first and last besides."""
     scheme = FACES[row.api].versions
     if scheme is None or row.version is None:
         return [(0, 0)]
     first, last = max(row.endpoint.versions[0], scheme.minimum), row.version
     content = [each["content"] for each in operation(row)["responses"].values() if "content" in each]
-    return sorted({v for v in edges(content, row.api) if first <= v <= last} | {first, last})
+    found = edges(content, row.api)
+    before = {(major, minor - 1) for major, minor in found}
+    return sorted({v for v in found | before if first <= v <= last} | {first, last})
 
 
 def seen(schema: Any, value: Any) -> Iterator[tuple[str, str]]:

@@ -44,6 +44,7 @@ class World(msgspec.Struct, kw_only=True):
     stuck: str
     host: str
     host_id: str
+    host_number: str
     spare: str
     stocked: str
     ticket: str
@@ -215,6 +216,8 @@ async def _hosts(admin: Client) -> dict[str, str]:
     ticket = await admin.make("compute", "/moorage/v1/hosts/new-host/ticket", None)
     hypervisors = (await admin.get("compute", "/os-hypervisors", version="2.96"))["hypervisors"]
     first = min(hypervisors, key=lambda h: str(h["hypervisor_hostname"]))
+    older = (await admin.get("compute", "/os-hypervisors", version="2.52"))["hypervisors"]
+    number = next(h["id"] for h in older if h["hypervisor_hostname"] == first["hypervisor_hostname"])
     add = {"add_host": {"host": first["hypervisor_hostname"]}}
     await admin.make("compute", f"/os-aggregates/{aggregates[1]}/action", add)
     return {
@@ -223,6 +226,7 @@ async def _hosts(admin: Client) -> dict[str, str]:
         "agent": host["id"],
         "host": first["hypervisor_hostname"],
         "host_id": first["id"],
+        "host_number": str(number),
         "spare": spare,
         "stocked": stocked,
         "ticket": ticket["ticket"],

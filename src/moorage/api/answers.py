@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from moorage.api.endpoint import ALWAYS, Range
+from moorage.api.fields import only
+
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 """With its zone: ``2026-01-31T12:00:00Z``."""
 
@@ -25,10 +28,12 @@ def one(name: str, of: Any) -> Any:
 
 
 @cache
-def many(name: str, of: Any, links: str | None = None) -> Any:
-    """``{name: […]}``, with links to other pages where ``links`` names them."""
-    more: list[Any] = [(links, list[Link] | UnsetType, UNSET)] if links else []
-    return msgspec.defstruct(f"{of.__name__}List", [(name, list[of]), *more])
+def many(name: str, of: Any, links: str | None = None, paged: Range = ALWAYS) -> Any:
+    """``{name: […]}``, with links to other pages where ``links`` names them; ``paged``: the versions that have pages."""
+    kind: Any = list[Link] | UnsetType
+    kind = kind if paged == ALWAYS else Annotated[kind, only(paged)]
+    more: list[Any] = [(links, kind, UNSET)] if links else []
+    return msgspec.defstruct(f"{of.__name__}{'Page' if links else 'List'}", [(name, list[of]), *more])
 
 
 @cache

@@ -28,7 +28,7 @@ _REVISION: Statement[str] = Statement(
 )
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """One check: its name, whether it passed, and why not."""
 
     name: str
@@ -40,7 +40,7 @@ class Report(msgspec.Struct, frozen=True):
     """All checks."""
 
     ready: bool
-    checks: tuple[Finding, ...]
+    checks: tuple[CheckResult, ...]
 
 
 class Health:
@@ -70,17 +70,17 @@ class Health:
             say("health.changed", ready=report.ready, wrong=wrong)
         self._report, self._until = report, time.monotonic() + self._keep
 
-    async def _run(self, name: str, check: Check) -> Finding:
+    async def _run(self, name: str, check: Check) -> CheckResult:
         try:
             async with asyncio.timeout(self._within):
                 await check()
         except TimeoutError:
-            return Finding(name, ok=False, reason=f"no answer within {self._within:g} s")
+            return CheckResult(name, ok=False, reason=f"no answer within {self._within:g} s")
         except MoorageError as error:
-            return Finding(name, ok=False, reason=error.message)
+            return CheckResult(name, ok=False, reason=error.message)
         except Exception as error:  # noqa: BLE001  whatever it is, it is the reason
-            return Finding(name, ok=False, reason=f"{type(error).__name__}: {error}")
-        return Finding(name, ok=True)
+            return CheckResult(name, ok=False, reason=f"{type(error).__name__}: {error}")
+        return CheckResult(name, ok=True)
 
 
 def checks_of(

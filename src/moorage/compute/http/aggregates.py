@@ -23,11 +23,11 @@ class Changes(Body, frozen=True):
     availability_zone: str | UnsetType | None = UNSET
 
 
-class CreateBody(Body, frozen=True):
+class CreateAggregate(Body, frozen=True):
     aggregate: NewAggregate
 
 
-class UpdateBody(Body, frozen=True):
+class UpdateAggregate(Body, frozen=True):
     aggregate: Changes
 
 

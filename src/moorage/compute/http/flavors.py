@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType, field
 
-from moorage.api.endpoint import names
+from moorage.api.endpoint import names, since
+from moorage.api.fields import only
 from moorage.api.paging import next_link
 from moorage.compute import flavors
 from moorage.compute.errors import FlavorNotFound, InvalidField
@@ -31,10 +32,10 @@ class NewFlavor(Body, frozen=True):
     swap: Number | UnsetType = UNSET
     rxtx_factor: float | str | UnsetType = UNSET
     is_public: Flag | UnsetType = field(default=UNSET, name="os-flavor-access:is_public")
-    description: str | UnsetType | None = UNSET
+    description: Annotated[str | UnsetType | None, only(since("2.55"))] = UNSET
 
 
-class CreateBody(Body, frozen=True):
+class CreateFlavor(Body, frozen=True):
     flavor: NewFlavor
 
 
@@ -42,7 +43,7 @@ class Description(Body, frozen=True):
     description: str | None
 
 
-class UpdateBody(Body, frozen=True):
+class UpdateFlavor(Body, frozen=True):
     flavor: Description
 
 
@@ -129,8 +130,6 @@ async def _flavor(call: ComputeCall) -> Flavor:
 async def create(call: ComputeCall) -> dict[str, Any]:
     """POST /flavors."""
     columns = _columns(call.body.flavor)
-    if call.version < (2, 55) and call.body.flavor.description is not UNSET:
-        raise InvalidField("flavor.description comes with 2.55.", field="flavor.description")
     async with call.app.database.transaction() as tx:
         made = await flavors.create(tx, **columns)
         if not made.is_public and call.context.project_id is not None:

@@ -1,9 +1,11 @@
 """/os-server-groups."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType
 
+from moorage.api.endpoint import since, until
+from moorage.api.fields import only
 from moorage.compute import groups, quotas
 from moorage.compute.errors import InvalidField
 from moorage.compute.http import values
@@ -19,12 +21,12 @@ class Rules(Body, frozen=True):
 
 class NewGroup(Body, frozen=True):
     name: str
-    policies: list[str] | UnsetType = UNSET
-    policy: str | UnsetType = UNSET
-    rules: Rules | UnsetType = UNSET
+    policies: Annotated[list[str] | UnsetType, only(until("2.63"))] = UNSET
+    policy: Annotated[str | UnsetType, only(since("2.64"))] = UNSET
+    rules: Annotated[Rules | UnsetType, only(since("2.64"))] = UNSET
 
 
-class CreateBody(Body, frozen=True):
+class CreateServerGroup(Body, frozen=True):
     server_group: NewGroup
 
 
@@ -75,15 +77,12 @@ async def create(call: ComputeCall) -> dict[str, Any]:
 
 def _policy(call: ComputeCall, given: NewGroup) -> tuple[str, dict[str, int]]:
     if call.version < (2, 64):
-        values.refuse_newer(given, call.version, {"policy": (2, 64), "rules": (2, 64)}, "server_group")
         policies = values.given(given.policies, [])
         if len(policies) != 1:
             raise InvalidField(
                 "server_group.policies holds exactly one policy.", field="server_group.policies"
             )
         return _checked(policies[0], "policies", soft=call.version >= (2, 15)), {}
-    if given.policies is not UNSET:
-        raise InvalidField("policies is gone since 2.64: use policy.", field="server_group.policies")
     policy = _checked(values.given(given.policy), "policy", soft=True)
     if given.rules is UNSET or given.rules.max_server_per_host is UNSET:
         return policy, {}

@@ -3,12 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from moorage.api.endpoint import names
+from moorage.api.endpoint import names, since
+from moorage.api.fields import only
 from moorage.api.paging import next_link
 from moorage.compute import hosts
 from moorage.compute.errors import HostNotFound, InvalidField
@@ -25,13 +26,20 @@ _TYPES = {"qemu": "QEMU", "simulated": "fake"}
 
 
 class ServiceChange(Body, frozen=True):
-    """PUT /os-services/{id}: status and reason from 2.53 on; host and binary before."""
+    """PUT /os-services/{id}, from 2.53 on."""
 
-    host: str | UnsetType = UNSET
-    binary: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
     disabled_reason: str | UnsetType = UNSET
     forced_down: Flag | UnsetType = UNSET
+
+
+class OlderServiceChange(Body, frozen=True):
+    """PUT /os-services/enable and the like, before 2.53."""
+
+    host: str
+    binary: str
+    disabled_reason: str | UnsetType = UNSET
+    forced_down: Annotated[Flag | UnsetType, only(since("2.11"))] = UNSET
 
 
 async def _hosts(call: ComputeCall) -> list[HostView]:
@@ -242,8 +250,6 @@ def _service(call: ComputeCall, host: HostView) -> dict[str, Any]:
 async def update_service(call: ComputeCall) -> dict[str, Any]:
     """PUT /os-services/{service_id}, from 2.53 on."""
     given: ServiceChange = call.body
-    if given.host is not UNSET or given.binary is not UNSET:
-        raise InvalidField("host and binary are gone since 2.53: the path names the service.", field="host")
     disabled = _asked_state(given)
     found = [h for h in await _hosts(call) if h.id == call.path["service_id"]]
     if not found:
@@ -263,7 +269,7 @@ def _asked_state(given: ServiceChange) -> bool:
     return given.status == "disabled"
 
 
-def _check_reason(given: ServiceChange) -> None:
+def _check_reason(given: ServiceChange | OlderServiceChange) -> None:
     reason = values.given(given.disabled_reason)
     if reason is not None and not 1 <= len(reason) <= 255:
         raise InvalidField("disabled_reason has 1 to 255 characters.", field="disabled_reason")
@@ -276,12 +282,10 @@ async def _disable(call: ComputeCall, name: str, *, disabled: bool, reason: str 
 
 async def update_service_older(call: ComputeCall) -> dict[str, Any]:
     """PUT /os-services/enable, disable and disable-log-reason, until 2.52."""
-    given: ServiceChange = call.body
+    given: OlderServiceChange = call.body
     verb = call.path["service_id"]
     if verb not in ("enable", "disable", "disable-log-reason"):
         raise HostNotFound("Unknown action")
-    if given.host is UNSET or given.binary is UNSET:
-        raise InvalidField("host and binary are required.", field="host")
     reason = values.given(given.disabled_reason)
     if verb == "disable-log-reason" and reason is None:
         raise InvalidField("disabled_reason is required.", field="disabled_reason")

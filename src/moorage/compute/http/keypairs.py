@@ -2,12 +2,12 @@
 
 import asyncio
 import re
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType
 
-from moorage.api.call import Reply
-from moorage.api.endpoint import names
+from moorage.api.endpoint import names, since
+from moorage.api.fields import only
 from moorage.api.paging import next_link
 from moorage.compute import keypairs, quotas
 from moorage.compute.errors import InvalidField, KeyGenerationGone
@@ -25,11 +25,11 @@ _RULE = "os_compute_api:os-keypairs:"
 class NewKeypair(Body, frozen=True):
     name: str
     public_key: str | UnsetType = UNSET
-    type: str | UnsetType = UNSET
-    user_id: str | UnsetType = UNSET
+    type: Annotated[str | UnsetType, only(since("2.2"))] = UNSET
+    user_id: Annotated[str | UnsetType, only(since("2.10"))] = UNSET
 
 
-class CreateBody(Body, frozen=True):
+class CreateKeypair(Body, frozen=True):
     keypair: NewKeypair
 
 
@@ -72,7 +72,7 @@ async def show(call: ComputeCall) -> dict[str, Any]:
     return {"keypair": {**_brief(call, key), **whole}}
 
 
-async def create(call: ComputeCall) -> Reply:
+async def create(call: ComputeCall) -> dict[str, Any]:
     """POST /os-keypairs: import, and below 2.92 generation too."""
     given: NewKeypair = call.body.keypair
     _check(call, given)
@@ -85,11 +85,10 @@ async def create(call: ComputeCall) -> Reply:
     view = {**_brief(call, key), "user_id": key.user_id}
     if made[1] is not None:
         view["private_key"] = made[1]
-    return Reply({"keypair": view}, status=201 if call.version >= (2, 2) else 200)
+    return {"keypair": view}
 
 
 def _check(call: ComputeCall, given: NewKeypair) -> None:
-    values.refuse_newer(given, call.version, {"type": (2, 2), "user_id": (2, 10)}, "keypair")
     values.name(given.name, "keypair.name")
     if not (_NAME if call.version >= (2, 92) else _OLD_NAME).match(given.name):
         raise InvalidField(
@@ -114,12 +113,11 @@ async def _material(call: ComputeCall, given: NewKeypair, kind: str) -> tuple[st
     return made.public_key, made.private_key
 
 
-async def delete(call: ComputeCall) -> Reply:
+async def delete(call: ComputeCall) -> None:
     """DELETE /os-keypairs/{name}."""
     user = await _user(call, "delete", values.last(call, "user_id"))
     async with call.app.database.transaction() as tx:
         await keypairs.delete(tx, user, call.path["name"])
-    return Reply(status=204 if call.version >= (2, 2) else 202)
 
 
 def _brief(call: ComputeCall, key: Keypair) -> dict[str, Any]:

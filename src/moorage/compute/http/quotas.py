@@ -1,10 +1,12 @@
 """/limits, /os-quota-sets and /os-quota-class-sets."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType
 
+from moorage.api.endpoint import until
+from moorage.api.fields import only
 from moorage.api.versions import Version
 from moorage.compute import quotas
 from moorage.compute.errors import InvalidField
@@ -34,22 +36,32 @@ class Limits(Body, frozen=True):
     key_pairs: Number | UnsetType = UNSET
     server_groups: Number | UnsetType = UNSET
     server_group_members: Number | UnsetType = UNSET
-    injected_files: Number | UnsetType = UNSET
-    injected_file_content_bytes: Number | UnsetType = UNSET
-    injected_file_path_bytes: Number | UnsetType = UNSET
-    fixed_ips: Number | UnsetType = UNSET
-    floating_ips: Number | UnsetType = UNSET
-    security_groups: Number | UnsetType = UNSET
-    security_group_rules: Number | UnsetType = UNSET
+    injected_files: Annotated[Number | UnsetType, only(until("2.56"))] = UNSET
+    injected_file_content_bytes: Annotated[Number | UnsetType, only(until("2.56"))] = UNSET
+    injected_file_path_bytes: Annotated[Number | UnsetType, only(until("2.56"))] = UNSET
+
+
+class ProjectLimits(Limits, frozen=True):
+    fixed_ips: Annotated[Number | UnsetType, only(until("2.35"))] = UNSET
+    floating_ips: Annotated[Number | UnsetType, only(until("2.35"))] = UNSET
+    security_groups: Annotated[Number | UnsetType, only(until("2.35"))] = UNSET
+    security_group_rules: Annotated[Number | UnsetType, only(until("2.35"))] = UNSET
     force: Flag | UnsetType = UNSET
 
 
+class ClassLimits(Limits, frozen=True):
+    fixed_ips: Annotated[Number | UnsetType, only(until("2.49"))] = UNSET
+    floating_ips: Annotated[Number | UnsetType, only(until("2.49"))] = UNSET
+    security_groups: Annotated[Number | UnsetType, only(until("2.49"))] = UNSET
+    security_group_rules: Annotated[Number | UnsetType, only(until("2.49"))] = UNSET
+
+
 class QuotaSet(Body, frozen=True):
-    quota_set: Limits
+    quota_set: ProjectLimits
 
 
 class QuotaClass(Body, frozen=True):
-    quota_class_set: Limits
+    quota_class_set: ClassLimits
 
 
 async def limits(call: ComputeCall) -> dict[str, Any]:
@@ -147,17 +159,12 @@ async def update(call: ComputeCall) -> dict[str, Any]:
     return {"quota_set": _resources(call.version, most)}
 
 
-def _wanted(call: ComputeCall, given: Limits, where: str, network_until: Version = (2, 36)) -> dict[str, int]:
+def _wanted(call: ComputeCall, given: Limits, where: str) -> dict[str, int]:
     found: dict[str, int] = {}
-    allowed = _resources(call.version, call.app.limits, network_until=network_until)
     for name in given.__struct_fields__:
         value = getattr(given, name)
         if value is UNSET or name == "force":
             continue
-        if name not in allowed:
-            raise InvalidField(
-                f"Invalid input for {where}.{name}: not a resource at this version.", field=f"{where}.{name}"
-            )
         amount = values.number(value, f"{where}.{name}", -1)
         if name in call.app.limits:
             found[name] = amount
@@ -190,7 +197,7 @@ async def show_class(call: ComputeCall) -> dict[str, Any]:
 
 async def update_class(call: ComputeCall) -> dict[str, Any]:
     """PUT /os-quota-class-sets/{class_id}: what holds for projects without their own limits."""
-    wanted = _wanted(call, call.body.quota_class_set, "quota_class_set", (2, 50))
+    wanted = _wanted(call, call.body.quota_class_set, "quota_class_set")
     if call.path["class_id"] != "default":
         raise InvalidField("There is one quota class: default.", field="class_id")
     async with call.app.database.transaction() as tx:

@@ -1,13 +1,14 @@
 """The bodies of POST /servers and PUT /servers/{id}, and what they mean.
 
-One type serves every microversion: fields that came later are refused below their version.
+One type serves every microversion; a field says which have it.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType, field
 
+from moorage.api.endpoint import between, since, until
+from moorage.api.fields import only
 from moorage.api.versions import Version
 from moorage.compute.errors import InvalidField, UnsupportedBlockDevice
 from moorage.compute.http import values
@@ -15,21 +16,16 @@ from moorage.compute.http.values import Body, Flag, Number
 from moorage.compute.model import CreateRequest, NicRequest
 from moorage.core.ids import is_uuid
 
-_SINCE: Mapping[str, Version] = {
-    "description": (2, 19),
-    "tags": (2, 52),
-    "trusted_image_certificates": (2, 63),
-    "host": (2, 74),
-    "hypervisor_hostname": (2, 74),
-    "hostname": (2, 90),
-}
+# Upstream lost these by mistake, and took them back.
+_NIC_TAGS = only(between("2.32", "2.36"), since("2.42"))
+_DEVICE_TAGS = only(between("2.32", "2.32"), since("2.42"))
 
 
 class Nic(Body, frozen=True):
     uuid: str | UnsetType = UNSET
     port: str | UnsetType | None = UNSET
     fixed_ip: str | UnsetType = UNSET
-    tag: str | UnsetType = UNSET
+    tag: Annotated[str | UnsetType, _NIC_TAGS] = UNSET
 
 
 class BlockDevice(Body, frozen=True):
@@ -41,7 +37,7 @@ class BlockDevice(Body, frozen=True):
     volume_id: str | UnsetType = UNSET
     snapshot_id: str | UnsetType = UNSET
     volume_size: Number | UnsetType = UNSET
-    volume_type: str | UnsetType | None = UNSET
+    volume_type: Annotated[str | UnsetType | None, only(since("2.67"))] = UNSET
     device_name: str | UnsetType = UNSET
     device_type: str | UnsetType = UNSET
     disk_bus: str | UnsetType = UNSET
@@ -50,10 +46,10 @@ class BlockDevice(Body, frozen=True):
     no_device: Any | UnsetType = UNSET
     virtual_name: str | UnsetType = UNSET
     connection_info: str | UnsetType = UNSET
-    tag: str | UnsetType = UNSET
+    tag: Annotated[str | UnsetType, _DEVICE_TAGS] = UNSET
 
 
-class GroupName(Body, frozen=True):
+class WantedGroup(Body, frozen=True):
     name: str | UnsetType = UNSET
 
 
@@ -64,7 +60,7 @@ class NewServer(Body, frozen=True):
     networks: list[Nic] | str | UnsetType = UNSET
     key_name: str | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
-    security_groups: list[GroupName] | UnsetType = UNSET
+    security_groups: list[WantedGroup] | UnsetType = UNSET
     availability_zone: str | UnsetType = UNSET
     user_data: str | UnsetType | None = UNSET
     config_drive: Flag | UnsetType = UNSET
@@ -77,16 +73,16 @@ class NewServer(Body, frozen=True):
     disk_config: str | UnsetType = field(default=UNSET, name="OS-DCF:diskConfig")
     block_device_mapping: list[dict[str, Any]] | UnsetType = UNSET
     block_device_mapping_v2: list[BlockDevice] | UnsetType = UNSET
-    personality: list[dict[str, Any]] | UnsetType = UNSET
-    description: str | UnsetType | None = UNSET
-    tags: list[str] | UnsetType = UNSET
-    trusted_image_certificates: list[str] | UnsetType | None = UNSET
-    host: str | UnsetType = UNSET
-    hypervisor_hostname: str | UnsetType = UNSET
-    hostname: str | UnsetType = UNSET
+    personality: Annotated[list[dict[str, Any]] | UnsetType, only(until("2.56"))] = UNSET
+    description: Annotated[str | UnsetType | None, only(since("2.19"))] = UNSET
+    tags: Annotated[list[str] | UnsetType, only(since("2.52"))] = UNSET
+    trusted_image_certificates: Annotated[list[str] | UnsetType | None, only(since("2.63"))] = UNSET
+    host: Annotated[str | UnsetType, only(since("2.74"))] = UNSET
+    hypervisor_hostname: Annotated[str | UnsetType, only(since("2.74"))] = UNSET
+    hostname: Annotated[str | UnsetType, only(since("2.90"))] = UNSET
 
 
-class CreateBody(Body, frozen=True):
+class CreateServer(Body, frozen=True):
     server: NewServer
     hints: dict[str, Any] | UnsetType = field(default=UNSET, name="os:scheduler_hints")
     older_hints: dict[str, Any] | UnsetType = field(default=UNSET, name="OS-SCH-HNT:scheduler_hints")
@@ -97,22 +93,17 @@ class ServerChanges(Body, frozen=True):
     access_ip_v4: str | UnsetType = field(default=UNSET, name="accessIPv4")
     access_ip_v6: str | UnsetType = field(default=UNSET, name="accessIPv6")
     disk_config: str | UnsetType = field(default=UNSET, name="OS-DCF:diskConfig")
-    description: str | UnsetType | None = UNSET
-    hostname: str | UnsetType = UNSET
+    description: Annotated[str | UnsetType | None, only(since("2.19"))] = UNSET
+    hostname: Annotated[str | UnsetType, only(since("2.90"))] = UNSET
 
 
-class UpdateBody(Body, frozen=True):
+class UpdateServer(Body, frozen=True):
     server: ServerChanges
 
 
-def create_request(body: CreateBody, version: Version) -> CreateRequest:
+def create_request(body: CreateServer, version: Version) -> CreateRequest:
     """What the body asks for at ``version``; raises InvalidField, UnsupportedBlockDevice."""
     given = body.server
-    values.refuse_newer(given, version, _SINCE, "server")
-    if version >= (2, 57) and given.personality is not UNSET:
-        raise InvalidField(
-            "Invalid input for server.personality: gone since 2.57.", field="server.personality"
-        )
     if values.given(given.personality):
         raise InvalidField(
             "Files cannot be put into servers here: use user_data.", field="server.personality"
@@ -146,10 +137,9 @@ def create_request(body: CreateBody, version: Version) -> CreateRequest:
     )
 
 
-def changes(body: UpdateBody, version: Version) -> dict[str, Any]:
+def changes(body: UpdateServer, version: Version) -> dict[str, Any]:
     """The columns to set; raises InvalidField."""
     given = body.server
-    values.refuse_newer(given, version, {"description": (2, 19), "hostname": (2, 90)}, "server")
     found: dict[str, Any] = {}
     if given.name is not UNSET:
         found["name"] = values.name(given.name, "server.name")
@@ -246,20 +236,16 @@ def _networks(given: NewServer, version: Version) -> list[NicRequest] | str | No
             )
         return asked
     # An empty list means what its absence means: upstream treats both so.
-    return [_nic(nic, f"server.networks[{i}]", version) for i, nic in enumerate(asked)] or None
+    return [_nic(nic, f"server.networks[{i}]") for i, nic in enumerate(asked)] or None
 
 
-def _nic(nic: Nic, where: str, version: Version) -> NicRequest:
+def _nic(nic: Nic, where: str) -> NicRequest:
     port, network = values.given(nic.port), values.given(nic.uuid)
     if port is None and network is None:
         raise InvalidField(f"Invalid input for {where}: a network's uuid or a port is needed.", field=where)
     for key, value in (("port", port), ("uuid", network)):
         if value is not None and not is_uuid(value):
             raise InvalidField(f"Bad networks format: {key} is not a UUID.", field=f"{where}.{key}")
-    if nic.tag is not UNSET and not (version == (2, 32) or version >= (2, 42)):
-        raise InvalidField(
-            f"Invalid input for {where}.tag: unknown field at this version.", field=f"{where}.tag"
-        )
     return NicRequest(
         network_id=network if port is None else None,
         port_id=port,
@@ -301,7 +287,7 @@ def _zone_and_host(given: NewServer) -> tuple[str | None, str | None]:
     return name or None, host.partition(":")[0] or named
 
 
-def _hints(body: CreateBody) -> dict[str, Any]:
+def _hints(body: CreateServer) -> dict[str, Any]:
     hints = values.given(body.hints) or values.given(body.older_hints) or {}
     group = hints.get("group")
     if isinstance(group, list):

@@ -12,7 +12,6 @@ import msgspec
 
 from moorage.api.call import Call
 from moorage.api.paging import limit_of
-from moorage.api.versions import Version, text
 from moorage.compute.errors import InvalidField
 from moorage.compute.service import ComputeService
 from moorage.core.clock import iso
@@ -125,16 +124,6 @@ def base64_text(value: str, field: str, longest: int = 65535) -> str:
     if len(value) > longest:
         raise InvalidField(f"Invalid input for field {field}: longer than {longest} characters.", field=field)
     return value
-
-
-def refuse_newer(body: msgspec.Struct, version: Version, since: Mapping[str, Version], prefix: str) -> None:
-    """Fields that this microversion does not have yet are unknown ones; raises InvalidField."""
-    for field, first in since.items():
-        if version < first and getattr(body, field) is not msgspec.UNSET:
-            raise InvalidField(
-                f"Invalid input for {prefix}.{field}: unknown field before microversion {text(first)}.",
-                field=f"{prefix}.{field}",
-            )
 
 
 def given(value: Any, default: Any = None) -> Any:

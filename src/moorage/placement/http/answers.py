@@ -116,7 +116,7 @@ class NamedProvider(msgspec.Struct):
     uuid: str
 
 
-class ListedAllocation(msgspec.Struct):
+class AllocationItem(msgspec.Struct):
     resource_provider: NamedProvider
     resources: dict[str, int]
 
@@ -126,7 +126,7 @@ class Resources(msgspec.Struct):
 
 
 class ListedRequest(msgspec.Struct):
-    allocations: list[ListedAllocation]
+    allocations: list[AllocationItem]
 
 
 class AllocationRequest(msgspec.Struct):
