@@ -1,14 +1,17 @@
 """Claims and releases: conditional updates, no generation race.
 
-A claim is one statement. It locks the rows it needs in one order (so that claims cannot deadlock), counts
-whether all of them have room, and only then creates the consumer, takes the amounts, writes the
-allocations, bumps the generations and logs the change. It changes everything or nothing, so a caller
-can go on to the next host in the same transaction.
+Claims, one or many of different consumers, are one statement. It locks the rows it needs in one order (so that claims
+cannot deadlock), decides for each consumer whether all it asks for has room, and only then creates the consumer, takes
+the amounts, writes the allocations, bumps the generations and logs the change. For a consumer it changes everything or
+nothing, so a caller can go on to the next host in the same transaction.
+
+The statement counts what the claims before one ask for as taken (where they would fit alone), so a claim is granted
+only if it fits whatever becomes of the others. One that is not granted beside others may still fit alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +21,6 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from moorage.placement.errors import CapacityExceeded, ConsumerExists, NoInventory
 from moorage.placement.model import Allocations, ConsumerWrite, UsedRow
 from moorage.placement.tables import (
-    MAX_UNIT,
     allocations,
     consumers,
     inventories,
@@ -27,7 +29,7 @@ from moorage.placement.tables import (
     resource_providers,
 )
 from moorage.store.database import Tx
-from moorage.store.statement import Statement, text_param, texts_param
+from moorage.store.statement import Statement, text_param
 
 
 class _Room(msgspec.Struct, frozen=True):
@@ -45,49 +47,86 @@ class _Room(msgspec.Struct, frozen=True):
     used: int | None
 
 
-def _wanted(name: str) -> sa.CTE:
+class _Taken(msgspec.Struct, frozen=True):
+    """A changed inventory, and (in every row) the consumers whose claims were granted."""
+
+    provider_id: str
+    resource_class: str
+    used: int
+    version: int
+    granted: list[str]
+
+
+def _unnested(name: str, **parameters: tuple[str, Any]) -> sa.CTE:
+    """Arrays of one length as rows: column name -> parameter and type."""
     rows = (
-        sa.func.unnest(
-            texts_param("providers"),
-            texts_param("classes"),
-            sa.bindparam("amounts", type_=ARRAY(sa.BigInteger)),
-        )
-        .table_valued(
-            sa.column("provider_id", sa.Text),
-            sa.column("resource_class", sa.Text),
-            sa.column("amount", sa.BigInteger),
-        )
+        sa.func.unnest(*(sa.bindparam(p, type_=ARRAY(kind)) for p, kind in parameters.values()))
+        .table_valued(*(sa.column(column, kind) for column, (_, kind) in parameters.items()))
         .render_derived()
     )
-    return sa.select(rows.c.provider_id, rows.c.resource_class, rows.c.amount).cte(name)
+    return sa.select(*(rows.c[column] for column in parameters)).cte(name)
 
 
-def _claim() -> sa.Select[Any]:
-    # wanted -> locked (providers and inventories, in order) -> fits (one row when all have room)
-    #   -> holder (the new consumer) -> taken (used += amount) -> allocated, bumped, logged; answers taken.
-    want = _wanted("wanted")
+def _claims() -> sa.Select[Any]:
+    # wanted, asking -> locked (inventories and providers, in order)
+    #   -> able (consumers whose every amount would fit alone)
+    #   -> running (what these ask for up to and with each claim) -> fits (those that have room behind the others)
+    #   -> holder (those that are new) -> granted -> taken (used += sums) -> allocated, bumped, logged.
     inv, prov = inventories, resource_providers
+    want = _unnested(
+        "wanted",
+        consumer=("wanted_by", sa.Text),
+        place=("places", sa.BigInteger),
+        provider_id=("providers", sa.Text),
+        resource_class=("classes", sa.Text),
+        amount=("amounts", sa.BigInteger),
+    )
+    ask = _unnested(
+        "asking",
+        consumer=("consumers", sa.Text),
+        project_id=("projects", sa.Text),
+        user_id=("users", sa.Text),
+        consumer_type=("types", sa.Text),
+        count=("counts", sa.BigInteger),
+    )
     locked = (
         sa.select(
-            inv.c.provider_id, inv.c.resource_class, inv.c.total, inv.c.reserved, inv.c.min_unit, inv.c.max_unit,
-            inv.c.step_size, inv.c.allocation_ratio, inv.c.used, want.c.amount,
+            want.c.consumer, want.c.place, want.c.amount, inv.c.provider_id, inv.c.resource_class, inv.c.total,
+            inv.c.reserved, inv.c.min_unit, inv.c.max_unit, inv.c.step_size, inv.c.allocation_ratio, inv.c.used,
         )
         .join(inv, sa.and_(inv.c.provider_id == want.c.provider_id, inv.c.resource_class == want.c.resource_class))
         .join(prov, prov.c.id == inv.c.provider_id)
-        .order_by(prov.c.id, inv.c.resource_class)
+        .order_by(prov.c.id, inv.c.resource_class, want.c.place)
         .with_for_update(key_share=True, of=[prov, inv])
         .cte("locked")
     )  # fmt: skip
-    fits = (
-        sa.select(sa.func.count().label("n"))
-        .select_from(locked)
-        .where(
-            locked.c.used + locked.c.amount
-            <= (locked.c.total - locked.c.reserved) * locked.c.allocation_ratio,
-            locked.c.amount.between(locked.c.min_unit, locked.c.max_unit),
-            locked.c.amount % locked.c.step_size == 0,
+    fitting = (
+        locked.c.used + locked.c.amount <= _capacity(locked),
+        locked.c.amount.between(locked.c.min_unit, locked.c.max_unit),
+        locked.c.amount % locked.c.step_size == 0,
+    )
+    able = (
+        sa.select(ask.c.consumer)
+        .join(locked, locked.c.consumer == ask.c.consumer)
+        .where(*fitting)
+        .group_by(ask.c.consumer, ask.c.count)
+        .having(sa.func.count() == ask.c.count)
+        .cte("able")
+    )
+    running = (
+        sa.select(
+            locked,
+            sa.func.sum(locked.c.amount)
+            .over(partition_by=(locked.c.provider_id, locked.c.resource_class), order_by=locked.c.place)
+            .label("upto"),
         )
-        .having(sa.func.count() == sa.bindparam("count", type_=sa.BigInteger))
+        .join(able, able.c.consumer == locked.c.consumer)
+        .cte("running")
+    )
+    fits = (
+        sa.select(running.c.consumer, sa.func.count().label("n"))
+        .where(running.c.used + running.c.upto <= _capacity(running))
+        .group_by(running.c.consumer)
         .cte("fits")
     )
     holder = (
@@ -95,34 +134,59 @@ def _claim() -> sa.Select[Any]:
         .from_select(
             ["id", "generation", "project_id", "user_id", "consumer_type"],
             sa.select(
-                text_param("consumer"), sa.literal_column("1"), text_param("project_id"), text_param("user_id"),
-                text_param("consumer_type"),
-            ).select_from(fits),
+                ask.c.consumer, sa.literal_column("1"), ask.c.project_id, ask.c.user_id, ask.c.consumer_type
+            ).join(fits, sa.and_(fits.c.consumer == ask.c.consumer, fits.c.n == ask.c.count)),
         )
         .on_conflict_do_nothing()
         .returning(consumers.c.id)
         .cte("holder")
-    )  # fmt: skip
+    )
+    granted = (
+        sa.select(locked.c.consumer, locked.c.provider_id, locked.c.resource_class, locked.c.amount)
+        .join(holder, holder.c.id == locked.c.consumer)
+        .cte("granted")
+    )
+    sums = (
+        sa.select(
+            granted.c.provider_id,
+            granted.c.resource_class,
+            sa.cast(sa.func.sum(granted.c.amount), sa.BigInteger).label("amount"),
+        )
+        .group_by(granted.c.provider_id, granted.c.resource_class)
+        .cte("sums")
+    )
     taken = (
         sa.update(inv)
-        .where(
-            inv.c.provider_id == locked.c.provider_id,
-            inv.c.resource_class == locked.c.resource_class,
-            sa.exists(sa.select(holder.c.id)),
-        )
-        .values(used=inv.c.used + locked.c.amount, version=inventory_version.next_value())
-        .returning(inv.c.provider_id, inv.c.resource_class, inv.c.used, inv.c.version, locked.c.amount)
+        .where(inv.c.provider_id == sums.c.provider_id, inv.c.resource_class == sums.c.resource_class)
+        .values(used=inv.c.used + sums.c.amount, version=inventory_version.next_value())
+        .returning(inv.c.provider_id, inv.c.resource_class, inv.c.used, inv.c.version)
         .cte("taken")
     )
     allocated = (
         insert(allocations)
-        .from_select(
-            ["consumer_id", "provider_id", "resource_class", "used"],
-            sa.select(text_param("consumer"), taken.c.provider_id, taken.c.resource_class, taken.c.amount),
-        )
+        .from_select(["consumer_id", "provider_id", "resource_class", "used"], sa.select(granted))
         .cte("allocated")
     )
-    return _answer(taken).add_cte(allocated, _bumped(taken), _logged(taken))
+    writes = (
+        sa.select(granted.c.provider_id, sa.func.count(granted.c.consumer.distinct()).label("n"))
+        .group_by(granted.c.provider_id)
+        .cte("writes")
+    )
+    bumped = (
+        sa.update(prov)
+        .where(prov.c.id == writes.c.provider_id)
+        .values(generation=prov.c.generation + writes.c.n)
+        .cte("bumped")
+    )
+    t = taken.c
+    everyone = sa.select(sa.func.array_agg(holder.c.id)).scalar_subquery().label("granted")
+    return sa.select(t.provider_id, t.resource_class, t.used, t.version, everyone).add_cte(
+        allocated, bumped, _logged(taken)
+    )
+
+
+def _capacity(of: sa.CTE) -> sa.ColumnElement[Any]:
+    return (of.c.total - of.c.reserved) * of.c.allocation_ratio
 
 
 def _release() -> sa.Select[Any]:
@@ -153,21 +217,8 @@ def _release() -> sa.Select[Any]:
         .returning(inv.c.provider_id, inv.c.resource_class, inv.c.used, inv.c.version)
         .cte("taken")
     )
-    return _answer(taken).add_cte(freed, gone, _logged(taken))
-
-
-def _answer(taken: sa.CTE) -> sa.Select[Any]:
-    return sa.select(taken.c.provider_id, taken.c.resource_class, taken.c.used, taken.c.version)
-
-
-def _bumped(taken: sa.CTE) -> sa.CTE:
-    prov = resource_providers
-    return (
-        sa.update(prov)
-        .where(prov.c.id.in_(sa.select(taken.c.provider_id)))
-        .values(generation=prov.c.generation + 1)
-        .cte("bumped")
-    )
+    t = taken.c
+    return sa.select(t.provider_id, t.resource_class, t.used, t.version).add_cte(freed, gone, _logged(taken))
 
 
 def _logged(taken: sa.CTE) -> sa.CTE:
@@ -187,7 +238,12 @@ def _logged(taken: sa.CTE) -> sa.CTE:
 
 
 def _room() -> sa.Select[Any]:
-    want = _wanted("wanted")
+    want = _unnested(
+        "wanted",
+        provider_id=("providers", sa.Text),
+        resource_class=("classes", sa.Text),
+        amount=("amounts", sa.BigInteger),
+    )
     inv = inventories
     return (
         sa.select(
@@ -199,7 +255,7 @@ def _room() -> sa.Select[Any]:
     )  # fmt: skip
 
 
-_CLAIM: Statement[UsedRow] = Statement(_claim(), row=UsedRow)
+_CLAIM: Statement[_Taken] = Statement(_claims(), row=_Taken)
 _RELEASE: Statement[UsedRow] = Statement(_release(), row=UsedRow)
 _ROOM: Statement[_Room] = Statement(_room(), row=_Room)
 _LOCK_CONSUMER: Statement[Any] = Statement(
@@ -214,64 +270,56 @@ _HELD: Statement[Any] = Statement(
 _ATTEMPTS = 3
 
 
-async def claim(
-    tx: Tx,
-    *,
-    consumer: str,
-    project_id: str,
-    user_id: str,
-    consumer_type: str | None,
-    allocations: Allocations,
-) -> list[UsedRow]:
-    """Take all the amounts for a new consumer, or nothing.
+async def claim(tx: Tx, write: ConsumerWrite) -> list[UsedRow]:
+    """Take all the amounts for a new consumer, or nothing; return the new usage.
 
     Repeating a claim that holds already changes nothing and returns []. Raises CapacityExceeded, NoInventory,
     or ConsumerExists when the consumer holds something else; the transaction stays usable after each.
     """
-    holder = {
-        "consumer": consumer,
-        "project_id": project_id,
-        "user_id": user_id,
-        "consumer_type": consumer_type,
-    }
-    columns = _columns(allocations)
+    if not any(write.allocations.values()):
+        return []
     for _ in range(_ATTEMPTS):
-        taken = await _CLAIM.all(tx, **columns, **holder, count=len(columns["amounts"]))
-        if taken or not columns["amounts"]:
+        taken, _granted = await claim_all(tx, [write])
+        if taken:
             return taken
-        held = await allocations_of(tx, consumer)
-        if held == allocations:
+        held = await allocations_of(tx, write.consumer_id)
+        if held == write.allocations:
             return []
         if held:
-            raise ConsumerExists(f"Consumer {consumer} has other allocations already; release them first.")
-        refuse(await _ROOM.all(tx, **columns))
+            raise ConsumerExists(
+                f"Consumer {write.consumer_id} has other allocations already; release them first."
+            )
+        wanted = _wanted([write])
+        refuse(await _ROOM.all(tx, **{name: wanted[name] for name in ("providers", "classes", "amounts")}))
         # All fit now: somebody gave something back since the claim was refused.
-    raise ConsumerExists(f"Consumer {consumer} is being claimed by another request.")
+    raise ConsumerExists(f"Consumer {write.consumer_id} is being claimed by another request.")
 
 
-async def claim_new(tx: Tx, write: ConsumerWrite) -> list[UsedRow]:
-    """Try a claim without asking why it fails: [] when the consumer exists or anything does not fit."""
-    columns = _columns(write.allocations)
-    if max(columns["amounts"]) > MAX_UNIT:
-        return []
-    return await _CLAIM.all(
+async def claim_all(tx: Tx, writes: Sequence[ConsumerWrite]) -> tuple[list[UsedRow], frozenset[str]]:
+    """Claim for new consumers, each once; return the new usage and whose claims were granted. One statement."""
+    found = await _CLAIM.all(
         tx,
-        **columns,
-        count=len(columns["amounts"]),
-        consumer=write.consumer_id,
-        project_id=write.project_id,
-        user_id=write.user_id,
-        consumer_type=write.consumer_type,
+        **_wanted(writes),
+        consumers=[write.consumer_id for write in writes],
+        projects=[write.project_id for write in writes],
+        users=[write.user_id for write in writes],
+        types=[write.consumer_type for write in writes],
+        counts=[sum(map(len, write.allocations.values())) for write in writes],
     )
+    used = [UsedRow(row.provider_id, row.resource_class, row.used, row.version) for row in found]
+    return used, frozenset(found[0].granted if found else ())
 
 
-def _columns(allocations: Allocations) -> dict[str, list[Any]]:
-    wanted = [(p, rc, n) for p, amounts in allocations.items() for rc, n in amounts.items()]
-    return {
-        "providers": [p for p, _, _ in wanted],
-        "classes": [rc for _, rc, _ in wanted],
-        "amounts": [n for _, _, n in wanted],
-    }
+def _wanted(writes: Sequence[ConsumerWrite]) -> dict[str, list[Any]]:
+    """Return the amounts that are asked for in columns."""
+    rows = [
+        (write.consumer_id, place, provider, name, amount)
+        for place, write in enumerate(writes)
+        for provider, amounts in write.allocations.items()
+        for name, amount in amounts.items()
+    ]
+    names = ("wanted_by", "places", "providers", "classes", "amounts")
+    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
 async def release(tx: Tx, consumer: str) -> list[UsedRow]:

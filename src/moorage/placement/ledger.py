@@ -87,14 +87,14 @@ class Ledger:
         token = self._index.expect(allocations) if self._index is not None else None
         taken: list[UsedRow] = []
         try:
-            taken = await claims.claim(
-                tx,
-                consumer=consumer,
+            write = ConsumerWrite(
+                consumer_id=consumer,
+                allocations=allocations,
                 project_id=project_id,
                 user_id=user_id,
                 consumer_type=consumer_type,
-                allocations=allocations,
             )
+            taken = await claims.claim(tx, write)
         finally:
             if not taken:
                 self._settle(token)
