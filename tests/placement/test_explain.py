@@ -50,6 +50,16 @@ def test_a_shortage_says_what_is_needed_and_the_best_there_is() -> None:
     assert {(r.subject, r.roots, r.short_by) for r in found.reasons} == {("VCPU", 1, 1), ("DISK_GB", 1, None)}
 
 
+def test_a_root_that_is_named_is_explained_however_many_others_fail() -> None:
+    records = [record(f"h{n}", inventory={"VCPU": stock(8, 8)}) for n in range(20)]
+    asked = Query(groups=(RequestGroup(resources={"VCPU": 2}, in_tree="h17"),))
+    (root,) = Explainer(search(records, asked)).explain(limit=1).roots
+    assert (root.name, [(f.subject, f.reason, f.needed, f.available) for f in root.failures]) == (
+        "h17",
+        [("VCPU", "short", 2, 0)],
+    )
+
+
 @pytest.mark.parametrize(
     ("figures", "reason", "available"),
     [

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.scheduling import Amounts, HostRow, HostTable, PlanRecord, Request, plan, summary
-from moorage.scheduling.plan import RANKED
+from moorage.scheduling.plan import RANKED, REFUSED, Reason
 
 REQUEST = Request(resources={"VCPU": 2, "MEMORY_MB": 1024})
 
@@ -184,3 +184,29 @@ def test_a_record_keeps_the_best_hosts_and_how_many_would_do() -> None:
     assert record.ranking == decision.ranking[:RANKED]
     assert record.suitable == record.for_owner(str).suitable == len(names)
     assert list(decision.best()) == [ranked.host for ranked in decision.ranking]
+
+
+def test_a_record_keeps_some_refused_hosts_whole_and_counts_all_by_reason() -> None:
+    far = [host(f"far{number}", 512, enabled=False) for number in range(2 * REFUSED)]
+    near = [host(f"near{number}", 512) for number in range(REFUSED - 1)]
+    decision = plan(REQUEST, HostTable.of([host("roomy"), *far, *near]), seed=1)
+    record = decision.record()
+    kept = {refusal.host for refusal in record.refusals}
+    # Those that fail the fewest checks, then in the order of the table; of each everything it fails.
+    assert kept == {*(each.name for each in near), "far0"}
+    assert record.refusals == [refusal for refusal in decision.refusals if refusal.host in kept]
+    assert record.refused == len(far) + len(near)
+    assert record.reasons == [
+        Reason(check="resource", reason="short", subject="MEMORY_MB", hosts=len(far) + len(near)),
+        Reason(check="enabled", reason="disabled", hosts=len(far)),
+    ]
+    assert record.for_owner(str).reasons == record.reasons
+
+
+def test_sums_of_reasons_show_an_owner_no_host() -> None:
+    table = HostTable.of([host("secret-a"), host("secret-b")])
+    request = msgspec.structs.replace(REQUEST, requested_host="secret-a")
+    record = plan(request, table, seed=1).record().for_owner(lambda name: f"alias{len(name)}")
+    assert record.reasons == [
+        Reason(check="requested_host", reason="not_requested", subject="alias8", hosts=1)
+    ]

@@ -8,7 +8,7 @@ from rich.table import Table
 
 
 def render(placement: dict[str, Any], console: Console) -> None:
-    """Print each attempt: the host taken, the ranking, and every refused host with every failing check."""
+    """Print each attempt: the host taken, the ranking, and refused hosts with every failing check."""
     for attempt in placement["attempts"]:
         chosen = attempt.get("chosen")
         console.print(
@@ -28,6 +28,10 @@ def render(placement: dict[str, Any], console: Console) -> None:
             reasons[refusal["host"]].append(_words(refusal))
         for host, words in reasons.items():
             table.add_row(host, "refused", "; ".join(words))
+        more = (attempt.get("refused") or 0) - len(reasons)
+        if more > 0:
+            sums = (f"{each['hosts']} {_words(each)}" for each in attempt["reasons"])
+            table.add_row(f"{more} more", "refused", "in all: " + "; ".join(sums))
         console.print(table)
 
 

@@ -79,7 +79,7 @@ class Explainer:
         self._conditions = list(_in_sum(self.columns, list(conditions(self.columns, self.query))))
 
     def explain(self, limit: int) -> Explanation:
-        """Explain all trees, up to `limit` of them one by one."""
+        """Explain all trees, up to `limit` of them one by one; first those that the query names by `in_tree`."""
         columns, living = self.columns, self.columns.living_trees
         serving = self.search.serving()
         met = living.copy()
@@ -87,6 +87,7 @@ class Explainer:
             met &= condition.trees
         combination = met & ~serving
         failing = np.flatnonzero(living & ~serving)
+        failing = failing[np.argsort(~self._named()[failing], kind="stable")]
         return Explanation(
             considered=int(living.sum()),
             serving=int(serving.sum()),
@@ -98,6 +99,14 @@ class Explainer:
                 for row in (int(columns.first[tree]),)
             ],
         )
+
+    def _named(self) -> Mask:
+        found = np.zeros(self.columns.trees, dtype=np.bool_)
+        for group in self.query.groups:
+            row = None if group.in_tree is None else self.columns.row_of.get(group.in_tree)
+            if row is not None:
+                found[self.columns.tree[row]] = True
+        return found
 
     def failures(self, tree: int) -> list[Failure]:
         """Say everything that a tree which gives no candidate fails on."""

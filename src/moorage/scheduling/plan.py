@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from moorage.scheduling.checks import UNITS, Check, chain
 from moorage.scheduling.findings import Finding
@@ -21,6 +22,8 @@ from moorage.scheduling.request import Request
 
 RANKED = 100
 """Hosts of a ranking that are stored: a large cloud has thousands that would do."""
+REFUSED = 100
+"""Refused hosts that are stored with all that each fails: a large cloud has thousands that are full."""
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -45,11 +48,21 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str | None = None
 
 
-class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan as stored and shown: how many hosts were considered, the best of the ranking, every failing check.
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many hosts fail one check for one reason; a host that fails several checks counts in each."""
 
-    `suitable` is how many hosts passed; the ranking has at most `RANKED` of them. None in records of older versions,
-    whose ranking is whole.
+    check: str
+    reason: str
+    subject: str | None = None
+    hosts: int
+
+
+class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan as stored and shown: how many hosts were considered, the best of the ranking, why others were refused.
+
+    `suitable` is how many hosts passed; the ranking has at most `RANKED` of them. `refused` is how many did not;
+    `refusals` has every failing check of at most `REFUSED` of them, those that fail the fewest, and `reasons` counts
+    all. None in records of older versions, whose ranking and refusals are whole.
     """
 
     request: Request
@@ -59,6 +72,8 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
     refusals: list[Refusal]
     summary: str
     suitable: int | None = None
+    refused: int | None = None
+    reasons: list[Reason] | None = None
 
     def for_owner(self, alias: Callable[[str], str]) -> PlanRecord:
         """Return the record as the server's owner may see it.
@@ -86,6 +101,8 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
             refusals=[_redacted(refusal, alias) for refusal in self.refusals],
             summary=self.summary,
             suitable=self.suitable,
+            refused=self.refused,
+            reasons=None if self.reasons is None else [_redacted_sum(each, alias) for each in self.reasons],
         )
 
 
@@ -118,23 +135,50 @@ class Plan:
     @property
     def refusals(self) -> list[Refusal]:
         """Every failing check of every refused host, host by host."""
+        return self._refusals(self._fails() > 0)
+
+    def _fails(self) -> NDArray[np.int64]:
+        """Return how many checks each host fails."""
+        fails = np.zeros(len(self.hosts), dtype=np.int64)
+        for mask in self.failing:
+            fails += mask
+        return fails
+
+    def _refusals(self, among: Mask) -> list[Refusal]:
         found: list[tuple[int, Refusal]] = []
         for check, mask in zip(self.checks, self.failing, strict=True):
-            for position in np.flatnonzero(mask).tolist():
+            for position in np.flatnonzero(mask & among).tolist():
                 finding = check.finding(self.hosts, position)
                 found.append((position, _refusal(self.hosts.names[position], check, finding)))
         return [refusal for _, refusal in sorted(found, key=lambda pair: pair[0])]
 
+    def _reasons(self) -> list[Reason]:
+        counts: Counter[tuple[str, str, str | None]] = Counter()
+        for check, mask in zip(self.checks, self.failing, strict=True):
+            for position in np.flatnonzero(mask).tolist():
+                finding = check.finding(self.hosts, position)
+                counts[check.name, finding.reason, finding.subject] += 1
+        return [
+            Reason(check=check, reason=reason, subject=subject, hosts=hosts)
+            for (check, reason, subject), hosts in counts.most_common()
+        ]
+
     def record(self) -> PlanRecord:
         """Return the plan in the form that is stored with the server."""
+        fails = self._fails()
+        refused = np.flatnonzero(fails)
+        nearest = np.zeros(len(self.hosts), dtype=np.bool_)
+        nearest[refused[np.argsort(fails[refused], kind="stable")[:REFUSED]]] = True
         return PlanRecord(
             request=self.request,
             seed=self.seed,
             considered=len(self.hosts),
             ranking=self._ranked(RANKED),
-            refusals=self.refusals,
+            refusals=self._refusals(nearest),
             summary=summary(self),
             suitable=len(self.order),
+            refused=len(refused),
+            reasons=self._reasons(),
         )
 
 
@@ -217,9 +261,14 @@ def _refusal(host: str, check: Check, finding: Finding) -> Refusal:
 
 
 def _redacted(refusal: Refusal, alias: Callable[[str], str]) -> Refusal:
-    subject = refusal.subject
-    if refusal.check == "requested_host" and subject is not None:
-        subject = alias(subject)
     return msgspec.structs.replace(
-        refusal, host=alias(refusal.host), subject=subject, available=None, detail=None
+        refusal, host=alias(refusal.host), subject=_subject(refusal, alias), available=None, detail=None
     )
+
+
+def _redacted_sum(reason: Reason, alias: Callable[[str], str]) -> Reason:
+    return msgspec.structs.replace(reason, subject=_subject(reason, alias))
+
+
+def _subject(of: Refusal | Reason, alias: Callable[[str], str]) -> str | None:
+    return alias(of.subject) if of.check == "requested_host" and of.subject is not None else of.subject

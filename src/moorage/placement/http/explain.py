@@ -2,7 +2,8 @@
 
 Both take the query of `GET /allocation_candidates` at its newest version.
 
-GET /placement/explain    for each root that gives no candidate, what it fails on; `limit` roots one by one (100)
+GET /placement/explain    for each root that gives no candidate, what it fails on; `limit` roots one by one (100), first
+                          the one of `in_tree`
 GET /placement/capacity   how many more of this shape fit now, in all and for each aggregate
 """
 
