@@ -1,6 +1,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from moorage.agent import identity
@@ -14,6 +15,7 @@ from moorage.agent.link import Transport
 from moorage.core.errors import BadRequest
 from moorage.wire.coding import PAYLOADS
 from moorage.wire.messages import (
+    Command,
     ConsoleOutput,
     DestroyGuest,
     RebootGuest,
@@ -22,7 +24,8 @@ from moorage.wire.messages import (
     StopGuest,
     Vif,
 )
-from support.agent_server import PATIENCE
+from support.agent_server import PATIENCE, AgentServer
+from support.relay import Relay
 
 
 def spawn(server_id="g1", ports=1):
@@ -47,6 +50,10 @@ def spawn(server_id="g1", ports=1):
         disk_gb=1,
         vifs=vifs,
     )
+
+
+def raw(payload):
+    return msgspec.Raw(msgspec.json.encode(payload))
 
 
 async def fleet_of(server, count=1, **kw):
@@ -163,6 +170,85 @@ async def test_a_lower_fence_is_refused_and_the_same_key_gives_the_stored_result
         )
         assert undo.outcome == "succeeded"
         assert await fleet.agents["sim-0001"].guests.hypervisor.guests() == []
+
+
+async def test_a_start_that_comes_after_the_delete_is_not_carried_out(server):
+    async with await fleet_of(server) as fleet:
+        await server.result(await server.send("sim-0001", spawn(), operation="boot"))
+        async with server.database.transaction() as tx:
+            for operation, payload in (("start", spawn()), ("delete", DestroyGuest(server_id="g1"))):
+                sent = await server.link.enqueue(
+                    tx, host="sim-0001", operation=operation, step="do", fence=1, payload=payload
+                )
+        assert (await server.result(sent)).outcome == "succeeded"
+        # The delete has taken the start back. A process that had it in its hands all along hands it over now.
+        async with server.database.read() as tx:
+            ((start, seq, outcome),) = await tx.fetch(
+                "SELECT id, seq, outcome FROM commands WHERE operation = 'start'"
+            )
+        assert outcome == "superseded"
+        late = Command(
+            id=start, seq=seq, operation="start", step="do", fence=1, kind="guest.spawn", payload=raw(spawn())
+        )
+        server.link._dispatcher.hand_over("sim-0001", [late])
+        # What is asked of the guest after it has its turn after it.
+        asked = await server.send("sim-0001", ConsoleOutput(server_id="g1"), operation="call")
+        assert (await server.result(asked)).error.code == "agent.guest_unknown"
+        assert await fleet.agents["sim-0001"].guests.hypervisor.guests() == []
+        assert start not in server.results
+
+
+async def test_a_control_plane_whose_numbers_have_gone_back_is_obeyed_all_the_same(server):
+    async def count_from(number):
+        async with server.database.transaction() as tx:
+            await tx.execute(f"SELECT setval(pg_get_serial_sequence('commands', 'seq'), {number})")
+
+    async with await fleet_of(server) as fleet:
+        await count_from(1000)
+        await server.result(await server.send("sim-0001", spawn(), operation="boot"))
+        # As after its database was restored from a backup.
+        await count_from(1)
+        sent = await server.send("sim-0001", StopGuest(server_id="g1"), operation="stop")
+        assert (await server.result(sent)).outcome == "succeeded"
+        assert [g.power_state for g in await fleet.agents["sim-0001"].guests.hypervisor.guests()] == [
+            "shutdown"
+        ]
+        again = await server.send("sim-0001", StartGuest(server_id="g1"), operation="start")
+        assert (await server.result(again)).outcome == "succeeded"
+        assert [len(server.results[c]) for c in (sent, again)] == [1, 1]
+
+
+@pytest.mark.parametrize("onward", ["the same process", "another process"])
+async def test_a_command_whose_delivery_was_lost_comes_with_the_next_poll(
+    server, database_url, tmp_path, onward
+):
+    async with (
+        AgentServer(database_url) as other,
+        Relay(server.socket.with_name("relay.sock"), server.socket).listening() as relay,
+        Fleet(
+            relay.url,
+            [SimulatedHost(name="h1")],
+            ticket=await server.ticket(),
+            heartbeat=3600,
+            poll_wait=30,
+        ) as fleet,
+    ):
+        # One answer has come, so the poll is on a connection that was used before; nothing else is on the wire.
+        await server.result(await server.send("h1", spawn("g1"), operation="op1"))
+        await settled(fleet.agents["h1"])
+        async with asyncio.timeout(20):
+            while "h1" not in server.link._dispatcher._waiting:
+                await asyncio.sleep(0.02)
+        if onward == "another process":
+            relay.onward = other.socket
+        relay.cut.set()
+        sent = await server.send("h1", spawn("g2"), operation="op2")
+        await asyncio.wait_for(relay.lost.wait(), 20)
+        if relay.onward:
+            await server.link.stop()  # who is dead gives nothing back
+        async with asyncio.timeout(20):
+            while sent not in {**server.results, **other.results}:
+                await asyncio.sleep(0.02)
 
 
 async def test_agents_come_back_when_the_control_plane_does(server):
@@ -285,9 +371,9 @@ class MortalJournal(FileJournal):
             self.reached.set()
             await asyncio.Event().wait()
 
-    async def accept(self, command):
+    async def accept(self, command, guest):
         await self._at("before accept")
-        verdict = await super().accept(command)
+        verdict = await super().accept(command, guest)
         await self._at("after accept")
         return verdict
 

@@ -174,6 +174,36 @@ async def test_a_command_without_a_result_is_delivered_again_after_a_while(serve
     assert [c.id for c in await waiting] == [sent]
 
 
+async def test_what_the_next_poll_does_not_acknowledge_comes_again_at_once(server):
+    client = await joined(server, "h1")
+    await server.send("h1", StartGuest(server_id="g1"), operation="op1")
+    (first,) = await client.poll()
+    await server.send("h1", StartGuest(server_id="g2"), operation="op2")
+    (second,) = await client.poll(after=first.seq, wait=20)
+    # Its answer was lost, and the host does not know: it acknowledges what it had before.
+    assert await client.poll(after=first.seq, wait=20) == [second]
+    assert await client.poll(after=second.seq) == []
+
+
+async def test_what_went_into_a_dead_poll_of_another_process_comes_to_the_live_one(server, database_url):
+    dead = await joined(server, "h1")
+    swallowed = asyncio.create_task(dead.poll(after=1, wait=20))
+    await registered(server, "h1")
+    async with AgentServer(database_url) as other:
+        client = Client(other)
+        client.tls = dead.tls
+        assert await client.poll(after=0) == []
+        sent = await server.send("h1", StartGuest(server_id="g"), operation="op")
+        assert [c.id for c in await swallowed] == [sent]
+        living = asyncio.create_task(client.poll(after=1, wait=20))
+        await registered(other, "h1")
+        # No poll that acknowledges it comes to the first process for a while.
+        dispatcher = server.link._dispatcher
+        dispatcher._handed["h1"] = msgspec.structs.replace(dispatcher._handed["h1"], at=0.0)
+        await dispatcher._sweep()
+        assert [c.id for c in await living] == [sent]
+
+
 async def test_hosts_read_and_answer_only_their_own_commands(server):
     one, two = await joined(server, "h1"), await joined(server, "h2")
     await server.send("h1", StartGuest(server_id="g"), operation="op")

@@ -83,9 +83,9 @@ class Agent:
                 await backoff.wait("agent.poll_failed", error)
                 continue
             backoff.reset()
-            after = max(after, 1)
+            # The next poll acknowledges this answer: by its highest number, whatever earlier ones had.
+            after = max((command.seq for command in commands), default=max(after, 1))
             for command in commands:
-                after = max(after, command.seq)
                 self._loop.offer(command)
 
     async def _send(self, link: Link) -> None:

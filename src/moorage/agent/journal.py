@@ -9,7 +9,11 @@ run          the key is new, or was accepted and never finished: the agent died 
              idempotent by the guest's id, so running again ends in the same state
 replay       the key has a result: it is given again and nothing is done
 refuse       a higher fence was seen for the same operation and step: whoever sent this has been replaced
+old          a later command was accepted for the same guest: this one was taken back, and comes late
 ===========  =========================================================================================
+
+Later is what the control plane queued later (``seq``); questions have no place in that order. A key with a result is
+a replay whatever came after it.
 
 A host keeps it in SQLite with a sync at every commit. Simulated hosts keep it where their guests are: in memory,
 unless they outlive the process.
@@ -25,26 +29,29 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
+from moorage.wire.coding import QUESTIONS
 from moorage.wire.messages import Command, Result
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 _decode = msgspec.json.Decoder(Result).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What to do with a command; ``result`` for a replay, ``fence`` the higher one for a refusal."""
+    """What to do with a command; ``result`` for a replay, ``higher``: the fence or number that it is behind."""
 
-    action: Literal["run", "replay", "refuse"]
+    action: Literal["run", "replay", "refuse", "old"]
     result: Result | None = None
-    fence: int = 0
+    higher: int = 0
 
 
 class Journal(Protocol):
     """What the command loop needs of a journal."""
 
-    async def accept(self, command: Command) -> Verdict:
-        """Write the command down and say what to do with it."""
+    async def accept(self, command: Command, guest: str) -> Verdict:
+        """Write down the command for a guest, and say what to do with it."""
         ...
 
     async def finish(self, command: Command, result: Result) -> None:
@@ -82,26 +89,31 @@ class MemoryJournal:
         self._keep = keep
         self._fences: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._results: OrderedDict[tuple[str, str, str, int], Result] = OrderedDict()
+        self._newest: OrderedDict[str, int] = OrderedDict()
         self._open: dict[str, Result] = {}
 
-    async def accept(self, command: Command) -> Verdict:
+    async def accept(self, command: Command, guest: str) -> Verdict:
         """See Journal."""
         place = (command.operation, command.step)
         seen = self._fences.get(place, command.fence)
         if seen > command.fence:
-            return Verdict("refuse", fence=seen)
-        self._fences[place] = command.fence
-        if len(self._fences) > self._keep:
-            self._fences.popitem(last=False)
+            return Verdict("refuse", higher=seen)
         stored = self._results.get((command.operation, command.step, command.kind, command.fence))
-        return RUN if stored is None else replay(stored, command)
+        if stored is not None:
+            return replay(stored, command)
+        if command.kind not in QUESTIONS:
+            newest = self._newest.get(guest, command.seq)
+            if newest > command.seq:
+                return Verdict("old", higher=newest)
+            _keep_last(self._newest, guest, command.seq, self._keep)
+        _keep_last(self._fences, place, command.fence, self._keep)
+        return RUN
 
     async def finish(self, command: Command, result: Result) -> None:
         """See Journal."""
-        self._results[command.operation, command.step, command.kind, command.fence] = result
+        key = (command.operation, command.step, command.kind, command.fence)
+        _keep_last(self._results, key, result, self._keep)
         self._open[command.id] = result
-        if len(self._results) > self._keep:
-            self._results.popitem(last=False)
 
     async def unacknowledged(self) -> list[Result]:
         """See Journal."""
@@ -116,20 +128,30 @@ class MemoryJournal:
         """Nothing to let go of."""
 
 
+def _keep_last(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS commands (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     operation TEXT NOT NULL, step TEXT NOT NULL, kind TEXT NOT NULL, fence INTEGER NOT NULL,
     command_id TEXT NOT NULL, result BLOB, acknowledged INTEGER NOT NULL DEFAULT 0,
     UNIQUE (operation, step, kind, fence)
-)
+);
+CREATE TABLE IF NOT EXISTS newest (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, guest TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL
+);
 """
 
 
 class FileJournal:
     """For real hosts: SQLite, synced at every commit, used from one thread of its own.
 
-    ``keep`` is how many acknowledged entries stay for replays.
+    ``keep`` is how many acknowledged entries stay for replays, and of how many guests the newest command is known.
     """
 
     def __init__(self, path: Path, keep: int = 10_000) -> None:
@@ -138,9 +160,9 @@ class FileJournal:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
         self._connection: sqlite3.Connection | None = None
 
-    async def accept(self, command: Command) -> Verdict:
+    async def accept(self, command: Command, guest: str) -> Verdict:
         """See Journal."""
-        return await self._in_thread(lambda db: _accept(db, command))
+        return await self._in_thread(lambda db: _accept(db, command, guest))
 
     async def finish(self, command: Command, result: Result) -> None:
         """See Journal."""
@@ -170,7 +192,7 @@ class FileJournal:
             self._connection = sqlite3.connect(self._path)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute(_SCHEMA)
+            self._connection.executescript(_SCHEMA)
         with self._connection:
             return work(self._connection)
 
@@ -180,7 +202,7 @@ class FileJournal:
             self._connection = None
 
 
-def _accept(db: sqlite3.Connection, command: Command) -> Verdict:
+def _accept(db: sqlite3.Connection, command: Command, guest: str) -> Verdict:
     seen = 0
     sql = "SELECT kind, fence, result FROM commands WHERE operation = ? AND step = ?"
     stored: Result | None = None
@@ -191,9 +213,15 @@ def _accept(db: sqlite3.Connection, command: Command) -> Verdict:
             known = True
             stored = _decode(result) if result is not None else None
     if seen > command.fence:
-        return Verdict("refuse", fence=seen)
+        return Verdict("refuse", higher=seen)
     if stored is not None:
         return replay(stored, command)
+    if command.kind not in QUESTIONS:
+        row = db.execute("SELECT seq FROM newest WHERE guest = ?", (guest,)).fetchone()
+        newest = command.seq if row is None else row[0]
+        if newest > command.seq:
+            return Verdict("old", higher=newest)
+        db.execute("REPLACE INTO newest (guest, seq) VALUES (?, ?)", (guest, command.seq))
     if not known:
         db.execute(
             "INSERT INTO commands (operation, step, kind, fence, command_id) VALUES (?, ?, ?, ?, ?)",
@@ -215,3 +243,4 @@ def _acknowledge(db: sqlite3.Connection, ids: list[tuple[str]], keep: int) -> No
         "DELETE FROM commands WHERE acknowledged = 1 AND number <= (SELECT max(number) FROM commands) - ?",
         (keep,),
     )
+    db.execute("DELETE FROM newest WHERE number <= (SELECT max(number) FROM newest) - ?", (keep,))

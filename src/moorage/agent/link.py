@@ -66,7 +66,9 @@ class Transport:
         connector: aiohttp.BaseConnector = (
             TlsUnixConnector(self._socket, **common) if self._socket else aiohttp.TCPConnector(**common)
         )
-        self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        self._session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), middlewares=(_once,)
+        )
         return self
 
     async def __aexit__(
@@ -126,6 +128,15 @@ class Transport:
         return self._session
 
 
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    # Where a kept connection breaks, aiohttp would repeat a GET by itself. A poll whose answer may be lost has to ask
+    # for everything, so it must hear of that.
+    try:
+        return await handler(request)
+    except aiohttp.ClientError as error:
+        raise LinkDown(f"{request.url}: {type(error).__name__}: {error}") from error
+
+
 def _refusal(status: int, path: str, content: bytes) -> Exception:
     told = f"{path}: {status} {content[:500].decode(errors='replace')}"
     if status in {401, 403}:
@@ -176,7 +187,9 @@ class Link:
         self._tls = identity.context_of(known)
 
     async def poll(self, *, after: int, wait: int) -> list[Command]:
-        """Commands not seen yet; held open up to ``wait`` seconds. ``after`` 0 asks for all that are unfinished."""
+        """Commands not seen yet; held open up to ``wait`` seconds. ``after``: the highest seq of those that came
+        last; 0 asks for all that are unfinished.
+        """
         path = f"{_API}/commands?wait={wait}&after={after}"
         answer = await self._transport.request("GET", path, tls=self._tls, seconds=wait + _MARGIN)
         return decode_commands(answer).commands

@@ -12,12 +12,20 @@ from structlog.contextvars import bound_contextvars
 
 from moorage.agent.errors import Refused
 from moorage.agent.guests import Done, Guests
-from moorage.agent.journal import Journal
+from moorage.agent.journal import Journal, Verdict
 from moorage.agent.outbox import Outbox
 from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
 from moorage.wire.coding import UnknownKindError, payload_of
-from moorage.wire.messages import Command, CommandError, DestroyGuest, GuestPayload, Outcome, Result
+from moorage.wire.messages import (
+    COMMAND_OLD,
+    Command,
+    CommandError,
+    DestroyGuest,
+    GuestPayload,
+    Outcome,
+    Result,
+)
 
 log = get_logger(__name__)
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -118,13 +126,9 @@ class CommandLoop:
 
     async def _run(self, command: Command, payload: GuestPayload, since: float) -> None:
         with bound_contextvars(**_context(command)):
-            verdict = await self._journal.accept(command)
-            if verdict.action == "replay":
-                self._outbox.put(verdict.result)
-                return
-            if verdict.action == "refuse":
-                message = f"fence {command.fence} is older than {verdict.fence}, seen for the same step"
-                self._outbox.put(_result(command, "refused", CommandError("agent.fence_old", message)))
+            verdict = await self._journal.accept(command, payload.server_id)
+            if verdict.action != "run":
+                self._outbox.put(_answer(command, verdict))
                 return
             result, done = await self._perform(command, payload, since)
             log.info("command.done", kind=command.kind, outcome=result.outcome, server=payload.server_id)
@@ -164,6 +168,19 @@ def _context(command: Command) -> dict[str, str]:
     # For the logs: the names under which the control plane logs the same.
     found = {"operation_id": command.operation, "step": command.step, "request_id": command.request_id}
     return {key: value for key, value in found.items() if value}
+
+
+def _answer(command: Command, verdict: Verdict) -> Result:
+    # What is said to a command that is not run.
+    if verdict.result is not None:
+        return verdict.result
+    if verdict.action == "old":
+        message = f"a later command for the guest was begun: {verdict.higher}, this is {command.seq}"
+        log.warning("command.old", kind=command.kind, seq=command.seq, newest=verdict.higher)
+        error = CommandError(COMMAND_OLD, message)
+        return _result(command, "refused", error, data={"newest": verdict.higher})
+    message = f"fence {command.fence} is older than {verdict.higher}, seen for the same step"
+    return _result(command, "refused", CommandError("agent.fence_old", message))
 
 
 def _result(

@@ -10,14 +10,19 @@ its host's poll by one of three ways:
 - *again*: a poll with ``after=0`` (an agent that has started, or lost an answer) gets all that is unfinished. A
   sweep does the same for commands delivered a minute ago without a result.
 
-So delivery is at least once; the agents' journals make the effect once. A hand-over that no poll takes up in
-time (the host went to another process) is given back to the table.
+A poll acknowledges by ``after``, the highest ``seq`` of what came last, what the one before it took here. What is
+not acknowledged in time went into a dead poll, or was never taken up: it is given back to the table, and whoever has
+the host's poll by then fetches it if it still stands.
+
+So delivery is at least once; the agents' journals make the effect once.
 """
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Iterable
+
+import msgspec
 
 from moorage.agentlink import statements as sql
 from moorage.agentlink.background import end
@@ -35,6 +40,13 @@ _BEHIND = 1.0  # seconds a command may take from the table to the poll
 _SWEEP = 30.0
 
 
+class Handed(msgspec.Struct, frozen=True):
+    """What a poll took away: ``seq`` of each command by id, and when."""
+
+    seqs: dict[str, int]
+    at: float
+
+
 class Dispatcher:
     """The polls of one process. ``start`` before use, ``stop`` at the end."""
 
@@ -47,6 +59,7 @@ class Dispatcher:
         self._behind: dict[str, float] = {}
         self._ready: dict[str, list[Command]] = {}
         self._ready_since: dict[str, float] = {}
+        self._handed: dict[str, Handed] = {}
         self._checked: dict[str, int] = {}
         self._wakes = 1
         self._stopped = False
@@ -70,7 +83,7 @@ class Dispatcher:
             if not future.done():
                 future.set_result(False)
         with contextlib.suppress(MoorageError):
-            await self._give_back(list(self._ready))
+            await self._give_back(self._untaken(list(self._ready)))
 
     def polls_here(self, host: str) -> bool:
         """Whether a command for ``host`` may be handed over in memory.
@@ -100,18 +113,24 @@ class Dispatcher:
             future.set_result(False)
 
     async def poll(self, host: str, *, after: int, wait: float) -> list[Command]:
-        """The host's next commands in order; empty after ``wait`` seconds."""
+        """The host's next commands in order; empty after ``wait`` seconds. ``after``: the highest seq of what came last."""
         earlier = self._waiting.pop(host, None)
         if earlier is not None and not earlier.done():
             earlier.set_result(False)  # its connection is gone: an agent has one poll at a time
+        handed = self._handed.pop(host, None)
+        found: list[Command] = []
         if after == 0:
             found = await self._everything(host)
-            if found:
-                return found
-        if host not in self._ready and not await self._wait(host, wait):
-            return []
+        elif handed is not None:
+            await self._give_back([i for i, seq in handed.seqs.items() if seq > after])
+        if not found:
+            if host not in self._ready and not await self._wait(host, wait):
+                return []
+            found = self._take(host)
         self._polled[host] = time.monotonic()
-        return self._take(host)
+        if found:
+            self._handed[host] = Handed({c.id: c.seq for c in found}, self._polled[host])
+        return found
 
     async def _wait(self, host: str, wait: float) -> bool:
         # True: look at what is ready, also after a time-out. False: this poll has been replaced, or the end.
@@ -177,7 +196,10 @@ class Dispatcher:
 
     async def _sweep(self) -> None:
         now = time.monotonic()
-        await self._give_back([h for h, since in self._ready_since.items() if now - since > _GRACE])
+        ids = self._untaken([h for h, since in self._ready_since.items() if now - since > _GRACE])
+        for host in [h for h, handed in self._handed.items() if now - handed.at > _GRACE]:
+            ids += self._handed.pop(host).seqs
+        await self._give_back(ids)
         self._behind = {h: until for h, until in self._behind.items() if until > now}
         self._polled = {h: at for h, at in self._polled.items() if now - at < _SWEEP}
         if hosts := list(self._waiting):
@@ -185,8 +207,10 @@ class Dispatcher:
                 rows = await sql.DELIVER_AGAIN.all(tx, hosts=hosts, seconds=self._again_after)
             self._spread(rows)
 
-    async def _give_back(self, hosts: list[str]) -> None:
-        ids = [command.id for host in hosts for command in self._take(host)]
+    def _untaken(self, hosts: list[str]) -> list[str]:
+        return [command.id for host in hosts for command in self._take(host)]
+
+    async def _give_back(self, ids: list[str]) -> None:
         if ids:
             async with self._database.transaction() as tx:
                 await sql.GIVE_BACK.run(tx, ids=ids)

@@ -3,6 +3,10 @@
 A few transactions run at a time. What arrives while all of them are busy is taken together by the next: an idle
 cloud records each result at once, a busy one spends one commit on many. When a shared transaction fails, its items
 are recorded one by one, so that one that cannot be recorded holds up neither its host's others nor another host.
+
+A host that says of a command that it is old is right where its row is finished: it was taken back. Where the row still
+stands, the numbers of the queue have gone back (its database was restored, or lost its last commits with its server),
+and the command is queued again under the next number after the one that the host names.
 """
 
 import asyncio
@@ -17,7 +21,7 @@ from moorage.core.log import get_logger
 from moorage.store.database import Database, Tx
 from moorage.store.errors import SerializationConflict
 from moorage.wire.coding import plain
-from moorage.wire.messages import Event, Result, Uplink
+from moorage.wire.messages import COMMAND_OLD, Event, Result, Uplink
 
 log = get_logger(__name__)
 OnResult = Callable[[Tx, Result], Awaitable[None]]
@@ -25,6 +29,7 @@ OnEvent = Callable[[Tx, str, Event], Awaitable[None]]
 _AT_ONCE = 3
 _BATCH = 64
 _ATTEMPTS = 5
+_HIGHEST = 1 << 62
 
 
 class Said(msgspec.Struct, frozen=True, eq=False):
@@ -123,14 +128,23 @@ class Recorder:
         raise AssertionError  # unreachable: the last attempt returns or raises
 
     async def _record_results(self, tx: Tx, batch: Sequence[Said]) -> set[str]:
-        results = {r.command_id: (said.host, r) for said in batch for r in said.uplink.results}
-        if not results:
+        told = {r.command_id: (said.host, r) for said in batch for r in said.uplink.results}
+        old = {i: (host, newest) for i, (host, r) in told.items() if (newest := _newest(r)) is not None}
+        results = {i: found for i, found in told.items() if i not in old}
+        if old:
+            hosts, numbers = [host for host, _ in old.values()], [newest for _, newest in old.values()]
+            await sql.QUEUE_AGAIN.run(tx, ids=list(old), hosts=hosts, numbers=numbers)
+        recorded = await self._finish(tx, results) if results else 0
+        if recorded == len(told):
             return set()
-        ids, hosts = list(results), [host for host, _ in results.values()]
+        own = await sql.OWN.all(tx, ids=list(told), hosts=[host for host, _ in told.values()])
+        return set(told) - {row[0] for row in own}
+
+    async def _finish(self, tx: Tx, results: dict[str, tuple[str, Result]]) -> int:
         ended = await sql.FINISH.all(
             tx,
-            ids=ids,
-            hosts=hosts,
+            ids=list(results),
+            hosts=[host for host, _ in results.values()],
             outcomes=[r.outcome for _, r in results.values()],
             errors=[plain(r.error) if r.error else None for _, r in results.values()],
         )
@@ -141,7 +155,12 @@ class Recorder:
                     tx,
                     msgspec.structs.replace(result, operation=row.operation, step=row.step, fence=row.fence),
                 )
-        if len(ended) == len(results):
-            return set()
-        own = {row[0] for row in await sql.OWN.all(tx, ids=ids, hosts=hosts)}
-        return set(results) - own
+        return len(ended)
+
+
+def _newest(result: Result) -> int | None:
+    # The number that a host names of a command that it takes for an old one. A host may name any: it is its own queue's.
+    if result.error is None or result.error.code != COMMAND_OLD:
+        return None
+    newest = result.data.get("newest")
+    return newest if isinstance(newest, int) and 0 <= newest < _HIGHEST else None

@@ -10,8 +10,7 @@ from moorage.agentlink.model import EndedCommand, Host, HostCertificate, Known, 
 from moorage.agentlink.tables import commands, enrollment_tokens, host_certificates, hosts
 from moorage.store.schema import Json, Timestamp
 from moorage.store.statement import Statement, text_param, texts_param
-from moorage.wire.coding import KINDS
-from moorage.wire.messages import ConsoleOutput
+from moorage.wire.coding import QUESTIONS
 
 _now = sa.func.now()
 
@@ -40,7 +39,7 @@ _ENQUEUE = insert(commands).values(
 )
 _unfinished = commands.c.finished_at.is_(None)
 _guest = _param("payload", Json())["server_id"].astext
-_question = KINDS[ConsoleOutput]
+_questions: list[sa.ColumnElement[Any]] = [sa.literal_column(f"'{kind}'") for kind in sorted(QUESTIONS)]
 _same_key = sa.and_(
     commands.c.operation == text_param("operation"),
     commands.c.step == text_param("step"),
@@ -55,8 +54,8 @@ _SUPERSEDED = (
         commands.c.host == text_param("host"),
         _unfinished,
         commands.c.payload["server_id"].astext == _guest,
-        commands.c.kind != _question,
-        text_param("kind") != _question,
+        commands.c.kind.not_in(_questions),
+        text_param("kind").not_in(_questions),
         sa.not_(_same_key),
     )
     .values(finished_at=_now, outcome="superseded", payload=sa.cast(sa.literal_column("'{}'"), Json))
@@ -147,6 +146,21 @@ _pairs = sa.func.unnest(texts_param("ids"), texts_param("hosts")).table_valued("
 _own = _pairs.render_derived()
 OWN: Statement[tuple[str]] = Statement(
     sa.select(commands.c.id).join(_own, sa.and_(_own.c.id == commands.c.id, _own.c.host == commands.c.host))
+)
+_old = (
+    sa.func.unnest(
+        texts_param("ids"),
+        texts_param("hosts"),
+        sa.bindparam("numbers", type_=postgresql.ARRAY(sa.BigInteger)),
+    )
+    .table_valued("id", "host", "number", name="old")
+    .render_derived()
+)
+QUEUE_AGAIN: Statement[object] = Statement(
+    sa.update(commands)
+    .where(commands.c.id == _old.c.id, commands.c.host == _old.c.host, _unfinished)
+    .values(seq=sa.func.greatest(commands.c.seq, _old.c.number + 1), delivered_at=None)
+    .returning(sa.cast(sa.func.pg_notify("commands", ""), sa.Text))
 )
 PRUNE: Statement[object] = Statement(
     sa.delete(commands).where(commands.c.finished_at < _param("before", Timestamp))

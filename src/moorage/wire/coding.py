@@ -26,6 +26,8 @@ PAYLOADS: dict[str, type[GuestPayload]] = {
     "guest.console": ConsoleOutput,
 }
 KINDS = {payload: kind for kind, payload in PAYLOADS.items()}
+QUESTIONS = frozenset({KINDS[ConsoleOutput]})
+"""Kinds that change nothing of a guest: their place among its other commands does not matter."""
 
 _decoders: dict[str, msgspec.json.Decoder[GuestPayload]] = {
     kind: msgspec.json.Decoder(payload) for kind, payload in PAYLOADS.items()

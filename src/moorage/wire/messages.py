@@ -129,6 +129,9 @@ class Commands(msgspec.Struct, frozen=True):
     commands: list[Command] = []
 
 
+COMMAND_OLD = "agent.command_old"
+
+
 class CommandError(msgspec.Struct, frozen=True):
     """Why a command was refused or failed: a stable code and a sentence for people."""
 
@@ -140,7 +143,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """How a command ended.
 
     ``refused``: nothing was done and another host may well do it. ``failed``: it was tried; what it left is
-    taken back by the step's undo.
+    taken back by the step's undo. Refused with the code ``COMMAND_OLD``: the host has begun a command for the same
+    guest whose ``seq`` is higher, data {"newest": that seq}.
     """
 
     command_id: str

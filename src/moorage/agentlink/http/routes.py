@@ -28,7 +28,9 @@ PREFIX = "/agent/v1"
 
 
 class PollQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``wait``: seconds to hold the poll open; ``after``: the last command seen, 0 for all unfinished."""
+    """``wait``: seconds to hold the poll open; ``after``: the highest seq of the commands that came last, 0 for all
+    unfinished.
+    """
 
     wait: Annotated[int, msgspec.Meta(ge=0, le=300)] = 30
     after: Annotated[int, msgspec.Meta(ge=0)] = 0
