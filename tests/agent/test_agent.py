@@ -1,5 +1,4 @@
 import asyncio
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,10 +9,9 @@ from moorage.agent.config import Settings
 from moorage.agent.datapaths.simulated import SimulatedDatapath
 from moorage.agent.fleet import Fleet, SimulatedHost, hosts
 from moorage.agent.hypervisors.simulated import Behaviour, SimulatedHypervisor
-from moorage.agent.journal import FileJournal, MemoryJournal
+from moorage.agent.journal import MemoryJournal
 from moorage.agent.link import Transport
 from moorage.core.errors import BadRequest
-from moorage.wire.coding import PAYLOADS
 from moorage.wire.messages import (
     Command,
     ConsoleOutput,
@@ -233,20 +231,22 @@ async def test_a_command_whose_delivery_was_lost_comes_with_the_next_poll(
             poll_wait=30,
         ) as fleet,
     ):
+        for process in (server, other):
+            process.link._dispatcher._again_after = 3600.0
         # One answer has come, so the poll is on a connection that was used before; nothing else is on the wire.
         await server.result(await server.send("h1", spawn("g1"), operation="op1"))
         await settled(fleet.agents["h1"])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while "h1" not in server.link._dispatcher._waiting:
                 await asyncio.sleep(0.02)
         if onward == "another process":
             relay.onward = other.socket
         relay.cut.set()
         sent = await server.send("h1", spawn("g2"), operation="op2")
-        await asyncio.wait_for(relay.lost.wait(), 20)
+        await asyncio.wait_for(relay.lost.wait(), PATIENCE)
         if relay.onward:
             await server.link.stop()  # who is dead gives nothing back
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while sent not in {**server.results, **other.results}:
                 await asyncio.sleep(0.02)
 
@@ -338,12 +338,15 @@ async def test_an_agent_renews_its_certificate_when_it_is_told_to(server, tmp_pa
 
 async def test_a_new_ticket_gives_the_host_a_new_identity_and_a_useless_one_leaves_the_old(server, tmp_path):
     async def begin(ticket):
-        server.one_ticket = ticket
+        settings = Settings(
+            control_url=server.url, host="h1", state_dir=tmp_path, enroll_token=ticket, datapath="simulated"
+        )
         async with Transport(server.url) as transport:
-            agent = agent_in(tmp_path, server, transport, MemoryJournal())
+            agent = Agent(settings, transport, MemoryJournal(), SimulatedHypervisor(), SimulatedDatapath())
             task = asyncio.create_task(agent.run())
             await asyncio.wait_for(agent.enrolled.wait(), PATIENCE)
-            await stop(task)
+            task.cancel()
+            await asyncio.wait([task])
         return identity.load(tmp_path)
 
     first = await begin(await server.ticket())
@@ -352,115 +355,6 @@ async def test_a_new_ticket_gives_the_host_a_new_identity_and_a_useless_one_leav
     assert await begin("used long ago") == first
     second = await begin(await server.ticket("h1"))
     assert (second.host_id, second.key == first.key) == (first.host_id, False)
-
-
-# --- kill points: the agent dies at each point of a command, and a new one takes over its folder -------------------
-
-
-class MortalJournal(FileJournal):
-    """Goes no further than a point, where the agent is then ended: what it would have written is never written."""
-
-    def __init__(self, path: Path, point: str, reached: asyncio.Event) -> None:
-        super().__init__(path)
-        self.point = point
-        self.reached = reached
-        self.armed = False
-
-    async def _at(self, point: str) -> None:
-        if self.armed and point == self.point:
-            self.reached.set()
-            await asyncio.Event().wait()
-
-    async def accept(self, command, guest):
-        await self._at("before accept")
-        verdict = await super().accept(command, guest)
-        await self._at("after accept")
-        return verdict
-
-    async def finish(self, command, result):
-        await self._at("after effect")
-        await super().finish(command, result)
-        await self._at("after finish")
-
-    async def acknowledge(self, command_ids):
-        await self._at("before acknowledge")
-        await super().acknowledge(command_ids)
-        await self._at("after acknowledge")
-
-
-POINTS = [
-    "before accept",
-    "after accept",
-    "after effect",
-    "after finish",
-    "before acknowledge",
-    "after acknowledge",
-]
-
-
-def agent_in(folder, server, transport, journal):
-    settings = Settings(
-        control_url=server.url,
-        host="h1",
-        state_dir=folder,
-        enroll_token=server.one_ticket,
-        hypervisor="simulated",
-        datapath="simulated",
-        poll_wait=5,
-    )
-    return Agent(
-        settings, transport, journal, SimulatedHypervisor(folder=folder / "guests"), SimulatedDatapath()
-    )
-
-
-async def stop(task):
-    task.cancel()
-    await asyncio.wait([task])
-
-
-# By kind: what there is before, the command, and the guest that there must be after it, however often it was begun.
-LIVES = {
-    "guest.spawn": ([], spawn(), "running"),
-    "guest.destroy": ([spawn()], DestroyGuest(server_id="g1"), None),
-    "guest.start": ([spawn(), StopGuest(server_id="g1", mode="hard")], StartGuest(server_id="g1"), "running"),
-    "guest.stop": ([spawn()], StopGuest(server_id="g1"), "shutdown"),
-    "guest.reboot": ([spawn()], RebootGuest(server_id="g1"), "running"),
-    "guest.console": ([spawn()], ConsoleOutput(server_id="g1"), "running"),
-}
-
-
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("kind", PAYLOADS)
-async def test_an_agent_that_dies_at_any_point_loses_nothing(server, tmp_path, point, kind):
-    before, payload, after = LIVES[kind]
-    server.one_ticket = await server.ticket()
-    async with Transport(server.url) as transport:
-        reached = asyncio.Event()
-        journal = MortalJournal(tmp_path / "journal", point, reached)
-        first = agent_in(tmp_path, server, transport, journal)
-        task = asyncio.create_task(first.run())
-        for number, earlier in enumerate(before):
-            await server.result(await server.send_when_known("h1", earlier, operation=f"before {number}"))
-        await settled(first)
-        journal.armed = True
-        sent = await server.send_when_known("h1", payload, operation="op")
-        await asyncio.wait_for(reached.wait(), PATIENCE)
-        await stop(task)
-
-        second = agent_in(tmp_path, server, transport, FileJournal(tmp_path / "journal"))
-        task = asyncio.create_task(second.run())
-        await asyncio.wait_for(second.enrolled.wait(), PATIENCE)
-        result = await server.result(sent)
-        assert (result.outcome, result.error) == ("succeeded", None)
-        guests = second.guests.hypervisor._guests
-        assert [g.power_state for g in guests.values()] == ([] if after is None else [after])
-        if kind == "guest.spawn":
-            assert guests["g1"].boots == 1
-        # Everything settles: nothing is left unacknowledged, and the command was recorded once.
-        await server.result(await server.send("h1", StopGuest(server_id="none"), operation="marker"))
-        await settled(second)
-        await stop(task)
-        assert len(server.results[sent]) == 1
 
 
 async def settled(agent):

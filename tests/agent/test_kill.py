@@ -1,0 +1,193 @@
+"""``kill -9`` of an agent's process at every point of every kind of command: the next process goes on as if nothing had
+happened.
+
+Kinds are the wire's own, and points are what an undisturbed run of the command passes (``mortal.py``): a new kind, or
+one that does more, is killed there too. So each is in every state that a guest can be in before it.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.agent.hypervisors.simulated import SimulatedGuest
+from moorage.wire.coding import PAYLOADS
+from moorage.wire.messages import GuestPayload, Result, SpawnGuest, StopGuest, Vif
+from support.agent_server import PATIENCE, AgentServer
+
+_ANY: dict[Any, Any] = {str: "x", int: 1, bool: False}
+
+
+def vif(guest: str) -> Vif:
+    return Vif(
+        port_id=f"{guest}-p0", mac="fa:16:3e:00:00:01", network_id="n", iface="tap0", vif_type="simulated"
+    )
+
+
+def of_kind(kind: type[GuestPayload], guest: str) -> GuestPayload:
+    """A command of a kind for a guest, with what it must have."""
+    values = {f.name: _ANY[f.type] for f in msgspec.structs.fields(kind) if f.required}
+    if "vifs" in kind.__struct_fields__:
+        values["vifs"] = (vif(guest),)
+    return kind(**{**values, "server_id": guest})
+
+
+BEFORE: dict[str, Any] = {
+    "no guest": lambda _: [],
+    "running": lambda guest: [of_kind(SpawnGuest, guest)],
+    "stopped": lambda guest: [of_kind(SpawnGuest, guest), StopGuest(server_id=guest, mode="hard")],
+}
+
+
+class Host:
+    """A host whose agent is a program, one life after the other."""
+
+    def __init__(self, server: AgentServer, name: str, folder: Path, process: Any) -> None:
+        self.server, self.name, self.folder = server, name, folder
+        self._process = process
+        self._pid = 0
+
+    async def begin(self, point: int = -1, operation: str = "none") -> None:
+        """Begin a life that ends at a point of the operation's command."""
+        self._process.stdin.write(f"{point} {operation}\n".encode())
+        self._pid = await self._told()
+
+    async def end(self) -> None:
+        """Tell it to stop."""
+        os.kill(self._pid, signal.SIGTERM)
+        assert await self.ended() == 0
+
+    async def ended(self) -> int:
+        """How this life ended."""
+        return await self._told()
+
+    async def _told(self) -> int:
+        async with asyncio.timeout(PATIENCE):
+            return int(await self._process.stdout.readline())
+
+    async def prepare(self, guest: str, before: str) -> None:
+        """Bring the guest into the state before."""
+        for number, payload in enumerate(BEFORE[before](guest)):
+            await self.server.result(await self.send(payload, f"{guest} {number}"))
+
+    async def send(self, payload: GuestPayload, operation: str) -> str:
+        return await self.server.send_when_known(
+            self.name, payload, operation=f"{self.name} {operation}".replace(" ", "-")
+        )
+
+    async def settled(self) -> None:
+        """Nothing is unfinished or untold in the journal."""
+        count = "SELECT count(*) FROM commands WHERE result IS NULL OR acknowledged = 0"
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with contextlib.closing(sqlite3.connect(self.folder / "journal.sqlite")) as db:
+                    if db.execute(count).fetchone() == (0,):
+                        return
+                await asyncio.sleep(0.02)
+
+    def points(self) -> list[str]:
+        """What this life has passed of the command."""
+        return (self.folder / "points").read_text().split()
+
+    def guest(self, guest: str) -> SimulatedGuest | None:
+        path = self.folder / "guests" / f"{guest}.json"
+        return msgspec.json.decode(path.read_bytes(), type=SimulatedGuest) if path.exists() else None
+
+
+@contextlib.asynccontextmanager
+async def host_of(server: AgentServer, name: str, folder: Path) -> AsyncIterator[Host]:
+    options = {
+        "control_url": server.url,
+        "host": name,
+        "state_dir": folder,
+        "enroll_token": await server.ticket(name),
+        "hypervisor": "simulated",
+        "datapath": "simulated",
+        "poll_wait": 5,
+    }
+    with folder.with_suffix(".log").open("wb") as told:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.agent.mortal",
+            *(f"--set={name}={value}" for name, value in options.items()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=told,
+        )
+        try:
+            yield Host(server, name, folder, process)
+        finally:
+            process.kill()
+            await process.wait()
+
+
+def without(guest: str, told: Result | SimulatedGuest | None) -> Any:
+    """What is the same for every guest: all but its name, its command's, and how often it has booted."""
+    plain = msgspec.to_builtins(told)
+    for name in ("command_id", "operation", "boots"):
+        if plain is not None:
+            plain.pop(name, None)
+    return msgspec.json.decode(msgspec.json.encode(plain).replace(guest.encode(), b"GUEST"))
+
+
+async def killed_everywhere(host: Host, kind: type[GuestPayload], before: str) -> int:
+    """The same command for one guest after the other, the agent killed at another point each time."""
+    await host.begin(-1, f"{host.name}-undisturbed")
+    await host.prepare("undisturbed", before)
+    expected = await host.server.result(await host.send(of_kind(kind, "undisturbed"), "undisturbed"))
+    await host.settled()
+    points, left = host.points(), host.guest("undisturbed")
+    await host.end()
+    # What ends a guest and starts it does so a second time, where it had not come to an end.
+    again = {"power_off", "power_on"} <= set(points)
+    for number, point in enumerate(points):
+        guest = f"guest{number:02}"
+        await host.begin(number, f"{host.name}-{guest}")
+        await host.prepare(guest, before)
+        await host.settled()
+        sent = await host.send(of_kind(kind, guest), guest)
+        assert await host.ended() == -signal.SIGKILL
+        assert host.points() == [*points[:number], point]
+
+        await host.begin()
+        result = await host.server.result(sent)
+        # What is asked now comes after all that was unfinished, and what was untold.
+        await host.server.result(await host.send(StopGuest(server_id="nobody"), f"after {guest}"))
+        await host.settled()
+        await host.end()
+        found = host.guest(guest)
+        where = f"{before}, killed after {point}"
+        assert without(guest, result) == without("undisturbed", expected), where
+        assert without(guest, found) == without("undisturbed", left), where
+        assert len(host.server.results[sent]) == 1, where
+        if found is not None and left is not None:
+            assert found.boots - left.boots in ({0, 1} if again else {0}), where
+            if found.power_state == "running":
+                told = [e.kind for _, e in host.server.events if e.data.get("port_id") == vif(guest).port_id]
+                assert told[-1] == "port.plugged", where
+    kept = {"undisturbed", *(f"guest{n:02}" for n in range(len(points)))} if left is not None else set()
+    assert {p.name for p in (host.folder / "guests").iterdir()} == {f"{name}.json" for name in kept}
+    return len(points)
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+async def test_an_agent_killed_at_any_point_of_a_command_goes_on_as_if_nothing_had_happened(
+    server: AgentServer, tmp_path: Path, kind: str
+) -> None:
+    async def all_points(before: str) -> int:
+        name = before.replace(" ", "-")
+        async with host_of(server, name, tmp_path / name) as host:
+            return await killed_everywhere(host, PAYLOADS[kind], before)
+
+    async with asyncio.TaskGroup() as hosts:
+        for before in BEFORE:
+            hosts.create_task(all_points(before))
