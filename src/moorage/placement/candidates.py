@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from moorage.core.log import get_logger
-from moorage.placement.columns import Columns, Mask, Rows
+from moorage.placement.columns import Columns, Mask
 from moorage.placement.combining import PAUSE, Local, combinations
+from moorage.placement.figures import Rows
 from moorage.placement.matching import First, Shape
 from moorage.placement.query import Candidate, Query
 
@@ -52,7 +53,6 @@ class Search:
     ) -> list[Candidate]:
         """Return candidates, at most `limit` of them; with `draw`, of trees at random and in random order."""
         trees = np.flatnonzero(self.shape.trees)
-        self.shape.forget_firsts()
         streams = self._streams(trees, limit, draw)
         found = self._breadth(streams, limit) if breadth_first else self._depth(streams, limit)
         if draw is not None:
@@ -120,6 +120,7 @@ class Search:
 
     def _streams(self, trees: Rows, limit: int, draw: np.random.Generator | None = None) -> Iterator[_Stream]:
         """Yield the trees' streams, making what they need for a block of trees at once."""
+        self.shape.forget_firsts()
         low, high = _BLOCKS
         size = min(max(low, limit), high)
         if draw is not None:

@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 
 from moorage.placement.candidates import Search
-from moorage.placement.columns import NONE, Columns, Figures, Mask, Rows
+from moorage.placement.columns import NONE, Columns, Mask
+from moorage.placement.figures import Figures, Rows
 from moorage.placement.matching import Matcher
 from moorage.placement.query import Query, RequestGroup
 

@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 
 from moorage.placement.candidates import Search
-from moorage.placement.columns import ClassColumn, Columns, Figures, Mask
+from moorage.placement.columns import Columns, Mask
+from moorage.placement.figures import ClassColumn, Figures
 from moorage.placement.matching import Condition, conditions
 from moorage.placement.query import Query, RequestGroup
 from moorage.scheduling.checks import UNITS, WORDS

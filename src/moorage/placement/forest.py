@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
-from moorage.placement.columns import ClassColumn, Columns, NameSets, Rows
+from moorage.placement.columns import Columns, NameSets
+from moorage.placement.figures import ClassColumn, Rows
 from moorage.placement.reads import Held
 
 Expected = Mapping[tuple[str, str], int]

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from moorage.placement.columns import DEAD, ClassColumn, Columns, Mask
+from moorage.placement.columns import Columns, Mask
 from moorage.placement.explain import first_failure, words
+from moorage.placement.figures import DEAD, ClassColumn
 from moorage.placement.matching import Shape
 from moorage.placement.names import normalised
-from moorage.placement.query import Query, RequestGroup
+from moorage.placement.query import RequestGroup
 from moorage.scheduling.findings import Finding
 from moorage.scheduling.hosts import (
     NO_LIMIT,
@@ -83,11 +84,11 @@ class Alignment:
         return self.columns is columns and self.layout == columns.layout
 
 
-def host_table(alignment: Alignment, request: Request, query: Query | None = None) -> HostTable:
+def host_table(alignment: Alignment, request: Request, shape: Shape | None = None) -> HostTable:
     """Return the table for one request: what its checks and the ranking read.
 
-    `query` is what placement is asked for the request, where it has granular groups: what these lack is then known
-    of every host.
+    `shape` is that of the query for the request, where it has granular groups: what these lack is then known of every
+    host.
     """
     columns, states, trees = alignment.columns, alignment.states, alignment.trees
     wanted = {*request.resources, *(weigher.resource_class for weigher in DEFAULT_WEIGHERS)}
@@ -108,13 +109,13 @@ def host_table(alignment: Alignment, request: Request, query: Query | None = Non
             name: _in_trees(columns, name, trees)
             for name in (*request.required_traits, *request.forbidden_traits)
         },
-        groups=() if query is None else tuple(_groups(columns, query, trees)),
+        groups=() if shape is None else tuple(_groups(shape, trees)),
     )
 
 
-def _groups(columns: Columns, query: Query, trees: NDArray[np.int64]) -> Iterator[GroupColumn]:
-    shape = Shape(columns, query)
-    for group, matcher in zip(query.groups, shape.matchers, strict=True):
+def _groups(shape: Shape, trees: NDArray[np.int64]) -> Iterator[GroupColumn]:
+    columns = shape.columns
+    for group, matcher in zip(shape.query.groups, shape.matchers, strict=True):
         if group.suffix:
             rows = next(iter(matcher.rows().values()))
             yield GroupColumn(

@@ -14,7 +14,8 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from moorage.placement.columns import Columns, Rows
+from moorage.placement.columns import Columns
+from moorage.placement.figures import Rows
 from moorage.placement.names import SHARING_TRAIT
 from moorage.placement.tables import inventories, resource_providers
 from moorage.placement.tables import provider_aggregates as pa

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from moorage.placement.columns import NONE, Columns, Mask, Rows
+from moorage.placement.columns import NONE, Columns, Mask
+from moorage.placement.figures import Rows
 from moorage.placement.query import Candidate, Query, RequestGroup
 
 FIRSTS = 4_096
@@ -129,6 +130,7 @@ class Shape:
         self._distinct = list(by_key.values())
         self._alike = _alike(query.groups)
         self.firsts: dict[int, First] = {}
+        self._firsts_of = -1
         self._epoch = -1
         self._position = 0
         self._trees: Mask = np.empty(0, dtype=np.bool_)
@@ -138,8 +140,6 @@ class Shape:
         """The trees in which every group has somewhere to go."""
         columns = self.columns
         changed = columns.changed_since(self._position) if columns.epoch == self._epoch else None
-        if columns.epoch != self._epoch:
-            self.firsts.clear()
         if changed is None or len(changed) > max(32, columns.trees // 8):
             self._trees = self._necessary(None)
         elif changed:
@@ -156,9 +156,10 @@ class Shape:
         return bool(self._necessary(np.array([tree]))[tree])
 
     def forget_firsts(self) -> None:
-        """Start over with `firsts` where they take much memory."""
-        if len(self.firsts) > FIRSTS:
+        """Start over with `firsts` where they are worth nothing any more, or take much memory."""
+        if self._firsts_of != self.columns.epoch or len(self.firsts) > FIRSTS:
             self.firsts.clear()
+            self._firsts_of = self.columns.epoch
 
     def _necessary(self, trees: Rows | None) -> Mask:
         """Return the mask for all trees, right for these (all when None)."""

@@ -21,6 +21,7 @@ from moorage.placement.following import Follower
 from moorage.placement.hosts import PHYSNET_PREFIX, Alignment, HostStates, host_table
 from moorage.placement.index import Index
 from moorage.placement.ledger import Ledger
+from moorage.placement.matching import Shape
 from moorage.placement.model import ConsumerWrite, Inventory
 from moorage.placement.names import RESOURCE_CLASSES, TRAITS, normalised
 from moorage.placement.query import Candidate, Query, RequestGroup
@@ -78,9 +79,12 @@ class PlacementService:
             known = self._alignment = Alignment.of(columns, states)
         return known
 
-    def plan(self, request: Request, states: HostStates, seed: int, query: Query | None = None) -> Plan:
-        """Decide where a request may go, from what this process knows now. No I/O."""
-        return plan(request, host_table(self.align(states), request, query), seed)
+    def plan(self, request: Request, states: HostStates, seed: int, shape: Shape | None = None) -> Plan:
+        """Decide where a request may go, from what this process knows now. No I/O.
+
+        `shape` is that of its query, where ports have groups.
+        """
+        return plan(request, host_table(self.align(states), request, shape), seed)
 
     async def place(
         self,
@@ -102,15 +106,14 @@ class PlacementService:
         none is left, the index catches up and everything is tried once more.
         """
         query = query_of(request, groups)
-        granular = query if len(query.groups) > 1 else None
         refused: list[Refusal] = []
-        decision = self.plan(request, states, seed, granular)
         for attempt in range(2):
             if attempt:
                 await self.follower.catch_up()
-                decision = self.plan(request, states, seed, granular)
+            shape = Shape(self.index.columns, query)
+            decision = self.plan(request, states, seed, shape if len(query.groups) > 1 else None)
             for host in decision.best():
-                candidate = self.candidate(query, host)
+                candidate = self.candidate(query, host, shape)
                 if candidate is None:
                     refused.append(Refusal(host=host, check="combination", reason="no_combination"))
                     continue
@@ -129,11 +132,16 @@ class PlacementService:
                 return Placed(plan=decision, host=host, candidate=candidate, refused=tuple(refused))
         return Placed(plan=decision, host=None, candidate=None, refused=tuple(refused))
 
-    def candidate(self, query: Query, host: str) -> Candidate | None:
-        """Return how a host would serve a query, or None when it cannot now."""
+    def candidate(self, query: Query, host: str, shape: Shape | None = None) -> Candidate | None:
+        """Return how a host would serve a query, or None when it cannot now.
+
+        `shape` is one made of the query before, of use unless the index has started over.
+        """
         columns = self.index.columns
         tree = columns.tree_of_name.get(host)
-        return None if tree is None else Search(columns, query).first_in(tree)
+        if shape is not None and shape.columns is not columns:
+            shape = None
+        return None if tree is None else Search(columns, query, shape).first_in(tree)
 
     def candidates(self, query: Query, limit: int | None = None) -> list[Candidate]:
         """Return candidates from what this process knows now, never more than the configured maximum."""

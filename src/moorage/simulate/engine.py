@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from moorage.placement.candidates import Search
 from moorage.placement.hosts import Alignment, HostStates, host_table
 from moorage.placement.index import Index
+from moorage.placement.matching import Shape
 from moorage.placement.model import Allocations, UsedRow
 from moorage.placement.query import Candidate, Query, RequestGroup
 from moorage.scheduling import Request, plan, summary
@@ -75,11 +76,11 @@ class Simulation:
             self._alignment = Alignment.of(columns, self._states)
         alignment = self._alignment
         seed = zlib.crc32(f"{self._seed}:{arrival.id}".encode())
-        table = host_table(alignment, request, query if arrival.parts else None)
+        shape = Shape(columns, query)
+        table = host_table(alignment, request, shape if arrival.parts else None)
         decision = plan(request, table, seed, self._weighers)
-        search = Search(columns, query)
         for position in decision.order:
-            candidate = search.first_in(int(alignment.trees[position]))
+            candidate = Search(columns, query, shape).first_in(int(alignment.trees[position]))
             if candidate is not None:
                 host = decision.hosts.names[position]
                 self._take(arrival, host, candidate)
