@@ -3,7 +3,7 @@
 import asyncio
 
 from moorage.core import config
-from moorage.operations import Step, journal, local, operation
+from moorage.operations import Step, journal, local, operation, submit
 from moorage.operations.model import Operation
 from moorage.server.options import options
 from moorage.store.database import Database
@@ -204,7 +204,7 @@ async def test_an_older_operation_that_is_committed_later_waits_for_the_one_that
 ) -> None:
     await conductor()
     async with database.transaction() as slow:
-        older = await journal.submit(slow, NOTHING_OF_BOOT, subject="server:1", params={})
+        older = await submit(slow, NOTHING_OF_BOOT, subject="server:1", params={})
         newer = await world.begin(plug=False)
         await world.until(newer, "waiting")
     assert await world.ended(await world.begin("server:2")) == "done"

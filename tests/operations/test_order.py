@@ -1,6 +1,6 @@
 """Who goes first: what is urgent, what has begun, and the projects in turn. By order and count, never by time."""
 
-from moorage.operations import URGENT, Definition, Step, journal, local, operation, wait
+from moorage.operations import URGENT, Definition, Step, journal, local, operation, submit, wait
 from moorage.operations.model import Operation
 from operations.conftest import Conductor
 from operations.world import Gate, World, eventually
@@ -32,9 +32,9 @@ class Order:
             self.seen.append(op.subject)
 
 
-async def submit(world: World, definition: Definition, subject: str, project: str = "") -> str:
+async def ask(world: World, definition: Definition, subject: str, project: str = "") -> str:
     async with world.database.transaction() as tx:
-        return await journal.submit(tx, definition, subject=subject, params={}, project=project)
+        return await submit(tx, definition, subject=subject, params={}, project=project)
 
 
 async def test_a_flood_of_slow_work_does_not_starve_what_is_urgent(
@@ -43,9 +43,9 @@ async def test_a_flood_of_slow_work_does_not_starve_what_is_urgent(
     """All the work stands still; deletes end all the same, as a place is kept for them."""
     gate = Gate("before", "do_it", kind="test.work")
     await conductor(definitions=ALL, faults=gate, concurrency=4)
-    flood = [await submit(world, WORK, f"w:{n}") for n in range(40)]
+    flood = [await ask(world, WORK, f"w:{n}") for n in range(40)]
     await gate.reached(3)
-    for operation_id in [await submit(world, DELETE, f"d:{n}") for n in range(10)]:
+    for operation_id in [await ask(world, DELETE, f"d:{n}") for n in range(10)]:
         assert await world.ended(operation_id) == "done"
     begun = await world.sql("SELECT count(*) FROM operations WHERE kind = 'test.work' AND fence > 0")
     assert begun[0][0] == 3
@@ -62,8 +62,8 @@ async def test_no_more_is_driven_at_once_than_is_configured(world: World, conduc
             for gate in gates:
                 await gate.at(point, op, step)
 
-    found = [await submit(world, DELETE, f"d:{n}") for n in range(20)]
-    found += [await submit(world, WORK, f"w:{n}") for n in range(20)]
+    found = [await ask(world, DELETE, f"d:{n}") for n in range(20)]
+    found += [await ask(world, WORK, f"w:{n}") for n in range(20)]
     await conductor(definitions=ALL, faults=Both(), concurrency=4)
     await gates[1].reached(4)
     running = await world.sql("SELECT count(*) FROM operations WHERE state = 'running'")
@@ -76,8 +76,8 @@ async def test_no_more_is_driven_at_once_than_is_configured(world: World, conduc
 
 async def test_what_is_urgent_goes_first(world: World, conductor: Conductor) -> None:
     order = Order()
-    work = [await submit(world, WORK, f"w:{n}") for n in range(20)]
-    deletes = [await submit(world, DELETE, f"d:{n}") for n in range(3)]
+    work = [await ask(world, WORK, f"w:{n}") for n in range(20)]
+    deletes = [await ask(world, DELETE, f"d:{n}") for n in range(3)]
     await conductor(definitions=ALL, faults=order, concurrency=1)
     for operation_id in [*work, *deletes]:
         assert await world.ended(operation_id) == "done"
@@ -87,8 +87,8 @@ async def test_what_is_urgent_goes_first(world: World, conductor: Conductor) -> 
 async def test_projects_take_turns(world: World, conductor: Conductor) -> None:
     """One that asks for much waits for its own: another's first is next, and later ones alternate."""
     order = Order()
-    found = [await submit(world, WORK, f"a{n}", "a") for n in range(8)]
-    found += [await submit(world, WORK, f"b{n}", "b") for n in range(3)]
+    found = [await ask(world, WORK, f"a{n}", "a") for n in range(8)]
+    found += [await ask(world, WORK, f"b{n}", "b") for n in range(3)]
     await conductor(definitions=ALL, faults=order, concurrency=1)
     for operation_id in found:
         assert await world.ended(operation_id) == "done"
@@ -104,10 +104,10 @@ async def test_who_comes_late_gets_the_next_turn_and_not_every_turn(
         async def at(self, point: str, op: Operation, step: str) -> None:
             await super().at(point, op, step)
             if (point, op.subject) == ("before", "a5"):
-                found.extend([await submit(world, WORK, f"late{n}", "late") for n in range(4)])
+                found.extend([await ask(world, WORK, f"late{n}", "late") for n in range(4)])
 
     order = Late()
-    found = [await submit(world, WORK, f"a{n}", "a") for n in range(10)]
+    found = [await ask(world, WORK, f"a{n}", "a") for n in range(10)]
     await conductor(definitions=ALL, faults=order, concurrency=1)
     for operation_id in found:
         assert await world.ended(operation_id) == "done"
@@ -116,12 +116,12 @@ async def test_who_comes_late_gets_the_next_turn_and_not_every_turn(
 
 async def test_what_has_begun_is_finished_before_more_is_begun(world: World, conductor: Conductor) -> None:
     order = Order()
-    begun = [await submit(world, LONG, f"long:{n}") for n in range(5)]
+    begun = [await ask(world, LONG, f"long:{n}") for n in range(5)]
     first = await conductor(definitions=ALL, faults=order, concurrency=1)
     for operation_id in begun:
         await world.until(operation_id, "waiting")
     await first.stop()
-    more = [await submit(world, WORK, f"w:{n}") for n in range(5)]
+    more = [await ask(world, WORK, f"w:{n}") for n in range(5)]
     async with world.database.transaction() as tx:
         for n in range(5):
             await tx.execute("INSERT INTO marks VALUES ($1, 'told')", (f"long:{n}",))

@@ -19,6 +19,7 @@ from moorage.operations import (
     local,
     operation,
     remote,
+    submit,
     wait,
 )
 from moorage.operations.model import FINISHED, STUCK, Operation
@@ -83,7 +84,7 @@ class World:
         async with self.database.transaction() as tx:
             if plug:
                 await mark(tx, subject, "plug")
-            return await journal.submit(tx, of or BOOT, subject=subject, params=params)
+            return await submit(tx, of or BOOT, subject=subject, params=params)
 
     async def marks(self, subject: str = "server:1") -> set[str]:
         """What there is of a subject."""

@@ -18,7 +18,8 @@ from moorage.operations.definition import (
     remote,
     wait,
 )
-from moorage.operations.journal import cancel, complete, signal, submit
+from moorage.operations.journal import cancel, complete, signal
+from moorage.operations.queue import submit
 from moorage.operations.runner import Runner
 from moorage.operations.service import OperationsService
 

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from moorage.core.errors import MoorageError, Unavailable
 from moorage.core.ids import new_id
 from moorage.core.log import get_logger
-from moorage.operations import journal
+from moorage.operations import queue
 from moorage.operations.definition import Definition
 from moorage.operations.engine import drive
 from moorage.operations.environment import Environment, Send
@@ -77,7 +77,7 @@ class Runner:
         """(kind, version, how many) of open operations that no definition here fits, as last seen."""
         self._database = database
         self._signals = signals
-        self._subscription: Subscription = signals.subscribe(journal.CHANNEL)
+        self._subscription: Subscription = signals.subscribe(queue.CHANNEL)
         self._known = self.environment.catalogue.known
         self._concurrency = concurrency
         self._reserved = min(max(1, concurrency // 4), concurrency - 1)
@@ -105,7 +105,7 @@ class Runner:
         await self.kill()
         with contextlib.suppress(Unavailable):
             async with self._database.transaction() as tx:
-                await journal.hand_over(tx, owner=self.owner)
+                await queue.hand_over(tx, owner=self.owner)
 
     async def kill(self) -> None:
         """Stop as if killed: nothing is given up; for tests of take-over."""
@@ -114,7 +114,7 @@ class Runner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks, self._running = [], {}
-        self._signals.unsubscribe(journal.CHANNEL, self._subscription)
+        self._signals.unsubscribe(queue.CHANNEL, self._subscription)
 
     async def _claim_loop(self) -> None:
         while True:
@@ -137,7 +137,7 @@ class Runner:
 
     async def _claim(self, free: int) -> list[Operation]:
         async with self._database.read() as tx:
-            return await journal.claim(
+            return await queue.claim(
                 tx,
                 owner=self.owner,
                 known=self._known,
@@ -149,7 +149,7 @@ class Runner:
     async def _give_back(self) -> None:
         ids = self._interrupted - set(self._running.values())
         async with self._database.transaction() as tx:
-            await journal.give_back(tx, owner=self.owner, ids=list(ids))
+            await queue.give_back(tx, owner=self.owner, ids=list(ids))
         self._interrupted.clear()
 
     async def _drive(self, op: Operation) -> None:
@@ -183,7 +183,7 @@ class Runner:
                 try:
                     async with self._database.transaction() as tx:
                         ids = list(self._running.values())
-                        await journal.renew(tx, owner=self.owner, ids=ids, lease=self._lease)
+                        await queue.renew(tx, owner=self.owner, ids=ids, lease=self._lease)
                 except Exception as error:  # noqa: BLE001  a conductor that does not renew loses what it does
                     log.warning("conductor.renew_failed", error=str(error))
 
@@ -192,7 +192,7 @@ class Runner:
         while True:
             try:
                 async with self._database.read() as tx:
-                    found = await journal.unknown(tx, self._known)
+                    found = await queue.unknown(tx, self._known)
             except MoorageError as error:
                 log.warning("conductor.unknown_failed", error=error.message)
             else:

@@ -44,7 +44,7 @@ class Catalogue:
 
     @property
     def known(self) -> list[str]:
-        """Every kind and version that can be driven, as ``journal.claim`` takes them."""
+        """Every kind and version that can be driven, as ``queue.claim`` takes them."""
         return [
             name_of(d.kind, version) for d in self.definitions.values() for version in (d.version, *d.earlier)
         ]
