@@ -4,6 +4,7 @@ Many operations run side by side in one world, each with a subject of its own: o
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from moorage.core.errors import Conflict
 from moorage.operations import (
     Command,
     Definition,
+    NoRoom,
     Refusal,
     Runner,
     Step,
@@ -78,13 +80,19 @@ class World:
             )
 
     async def begin(
-        self, subject: str = "server:1", *, plug: bool = True, of: Definition | None = None, **params: Any
+        self,
+        subject: str = "server:1",
+        *,
+        plug: bool = True,
+        of: Definition | None = None,
+        project: str = "",
+        **params: Any,
     ) -> str:
         """Submit one; ``plug``: what it will wait for is there already."""
         async with self.database.transaction() as tx:
             if plug:
                 await mark(tx, subject, "plug")
-            return await submit(tx, of or BOOT, subject=subject, params=params)
+            return await submit(tx, of or BOOT, subject=subject, params=params, project=project)
 
     async def marks(self, subject: str = "server:1") -> set[str]:
         """What there is of a subject."""
@@ -153,8 +161,11 @@ async def pick_host(step: Step) -> Any:
     free = [h for h in ("h1", "h2", "h3") if h not in excluded]
     if not free:
         raise Conflict("no host is left")
-    await mark_once(step.tx, step.subject, f"claim@{free[0]}")
-    return free[0]
+    roomy = [h for h in free if h not in step.full]
+    if not roomy:
+        raise NoRoom("all are full", subject=random.choice(free))
+    await mark_once(step.tx, step.subject, f"claim@{roomy[0]}")
+    return roomy[0]
 
 
 async def unpick(step: Step) -> None:

@@ -27,6 +27,7 @@ async def send(env: Environment, work: Operation, step: str, command: Command, t
     """Enqueue the command of a step, or of its undo, and park."""
     until = utcnow() + timedelta(seconds=command.timeout)
     work.sent = True
+    work.data.pop("_room", None)
     work.data["_host"] = command.host
     work.data["_until"] = until.isoformat()
     work.data["_sent_at"] = utcnow().isoformat()
@@ -43,11 +44,19 @@ async def send(env: Environment, work: Operation, step: str, command: Command, t
     _park(env, work, until)
 
 
+def wait_for_room(env: Environment, work: Operation, host: str) -> None:
+    """Park until something has ended at the host; it looks now and then whether another one has room."""
+    work.data["_room"] = host
+    work.wake_at = utcnow() + timedelta(seconds=2 * env.look)
+    work.state = WAITING
+
+
 def clear(work: Operation) -> None:
     """No command is out any more; a late answer is not heard."""
     work.sent = False
     work.wake_at = None
-    work.data.pop("_command", None)
+    for name in ("_command", "_room"):
+        work.data.pop(name, None)
     work.data.pop("_sent_at", None)
     work.data.pop("_until", None)
 

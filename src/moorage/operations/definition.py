@@ -38,6 +38,17 @@ class Refusal(MoorageError):
         self.subject = subject
 
 
+class NoRoom(MoorageError):
+    """One host (``subject``) has as much under way as it may; the operation waits until something there has ended."""
+
+    status = 503
+    code = "operation.no_room"
+
+    def __init__(self, message: str, *, subject: str) -> None:
+        super().__init__(message)
+        self.subject = subject
+
+
 class Command(msgspec.Struct, frozen=True):
     """What a remote step asks of a host. ``timeout`` seconds without a result fail the step."""
 
@@ -48,9 +59,13 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Step:
-    """What a step's function gets: the transaction, the parameters, earlier results by step name."""
+    """What a step's function gets: the transaction, the parameters, earlier results by step name.
 
-    __slots__ = ("app", "data", "error", "operation_id", "params", "refusals", "subject", "tx")
+    ``full``: hosts that take no further work at the moment, and why. A step that chooses one leaves them out, and raises
+    NoRoom where it would choose one of them.
+    """
+
+    __slots__ = ("app", "data", "error", "full", "operation_id", "params", "refusals", "subject", "tx")
 
     def __init__(
         self,
@@ -63,6 +78,7 @@ class Step:
         data: Mapping[str, Any],
         refusals: list[dict[str, Any]],
         error: dict[str, Any] | None,
+        full: Mapping[str, str],
     ) -> None:
         self.app = app
         self.tx = tx
@@ -72,9 +88,10 @@ class Step:
         self.data = data
         self.refusals = refusals
         self.error = error
+        self.full = full
 
     @classmethod
-    def of(cls, app: Any, op: Operation, tx: Tx) -> "Step":
+    def of(cls, app: Any, op: Operation, tx: Tx, full: Mapping[str, str] | None = None) -> "Step":
         """What the functions of an operation's steps get."""
         return cls(
             app=app,
@@ -85,6 +102,7 @@ class Step:
             data=op.data,
             refusals=op.refusals,
             error=op.error,
+            full=full or {},
         )
 
 

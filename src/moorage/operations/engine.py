@@ -21,7 +21,7 @@ from moorage.core.clock import utcnow
 from moorage.core.errors import MoorageError, Unavailable
 from moorage.core.log import get_logger
 from moorage.operations import commands, journal, undo
-from moorage.operations.definition import Definition, Refusal, StepDefinition
+from moorage.operations.definition import NORMAL, Definition, NoRoom, Refusal, StepDefinition
 from moorage.operations.environment import Environment, copy_of, take
 from moorage.operations.model import DONE, FORWARD, RUNNING, WAITING, Event, Operation, error_of
 from moorage.operations.versions import BegunEarlier, adopt
@@ -62,14 +62,43 @@ async def drive(env: Environment, op: Operation) -> None:
         except SerializationConflict:
             await asyncio.sleep(0.02)
         except _StepFailed as failure:
-            if isinstance(failure.cause, SerializationConflict | Unavailable) and await _again(
-                env, op, failure
-            ):
-                continue
-            if not failure.first:
-                fuse = False
-                continue
-            await _refused_or_failed(env, op, failure.step, failure.cause)
+            fuse = await _recover(env, definition, op, failure, fuse=fuse)
+
+
+async def _recover(
+    env: Environment, definition: Definition, op: Operation, failure: _StepFailed, *, fuse: bool
+) -> bool:
+    """Go on after a step that failed; whether steps still share transactions."""
+    cause = failure.cause
+    if isinstance(cause, NoRoom):
+        await _no_room(env, definition, op, failure.step, cause.subject)
+    elif isinstance(cause, SerializationConflict | Unavailable) and await _again(env, op, failure):
+        pass
+    elif failure.first:
+        await _refused_or_failed(env, op, failure.step, cause)
+    else:
+        return False
+    return fuse
+
+
+async def _no_room(
+    env: Environment, definition: Definition, op: Operation, step: StepDefinition, host: str
+) -> None:
+    """Wait for room at the host, unless the step that chose it is only to be done again and may choose another."""
+    back = step.on_refusal
+    if (
+        step.kind == "remote"
+        and back is not None
+        and definition.index(op.step) <= definition.index(back.step)
+    ):
+        return
+    log.info("operation.no_room", kind=op.kind, step=op.step, operation_id=op.id, host=host)
+    work = copy_of(op)
+    commands.wait_for_room(env, work, host)
+    _end_in_time(env, definition, work)
+    async with env.database.transaction() as tx:
+        await journal.record(tx, work, [], consumed=False)
+    take(env, op, work)
 
 
 def _late(env: Environment, definition: Definition, op: Operation) -> MoorageError | None:
@@ -87,12 +116,13 @@ async def _forward(env: Environment, definition: Definition, op: Operation, *, f
     first = True
     consumed = op.inbox is not None
     index = definition.index(op.step)
+    await env.room.look()
     async with env.database.transaction() as tx:
         while True:
             step = definition.steps[index]
             try:
                 await env.faults.at("before", work, step.name)
-                done = await _run_step(env, work, step, tx, events)
+                done = await _run_step(env, definition, work, step, tx, events)
                 await env.faults.at("effect", work, step.name)
             except Exception as error:
                 raise _StepFailed(step, error, first) from error
@@ -121,7 +151,12 @@ def _end_in_time(env: Environment, definition: Definition, work: Operation) -> N
 
 
 async def _run_step(
-    env: Environment, work: Operation, step: StepDefinition, tx: Tx, events: list[Event]
+    env: Environment,
+    definition: Definition,
+    work: Operation,
+    step: StepDefinition,
+    tx: Tx,
+    events: list[Event],
 ) -> bool:
     """Do what can be done of a step now; True when it is through, False when the operation is to be parked."""
     if step.kind == "remote" and work.sent:
@@ -148,6 +183,8 @@ async def _run_step(
         return _succeed(work, events, step, None)
     if step.on_silence is None:
         commands.refuse_silent(env, result.host)
+    if definition.priority >= NORMAL:
+        await env.room.take(tx, work, result.host)
     await commands.send(env, work, step.name, result, tx)
     events.append(Event(step.name, "started", {"host": result.host, "kind": result.kind}))
     return await _go_on_without(env, work, step, tx, events)

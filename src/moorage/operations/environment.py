@@ -10,6 +10,7 @@ from moorage.operations.definition import Definition, Step
 from moorage.operations.faults import Faults, NoFaults
 from moorage.operations.metrics import OperationMetrics
 from moorage.operations.model import Operation
+from moorage.operations.room import Room
 from moorage.operations.versions import Catalogue
 from moorage.store.database import Database, Tx
 
@@ -28,7 +29,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     silent     whether a host is not heard of any more, so that waiting for it is in vain
     deadlines  seconds that a whole operation may take, by kind, over the definitions' own; 0: no limit
     fuse       consecutive local steps share a transaction
-    look       seconds after which an operation that waits for a host looks whether that is still heard of
+    look       seconds after which an operation that waits for a host looks whether that is still heard of; in twice as
+               many, one that waits for room at a host looks at the others
     """
 
     database: Database
@@ -38,6 +40,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     silent: Callable[[str], bool] = _heard
     deadlines: Mapping[str, float] = {}
     metrics: OperationMetrics
+    room: Room
     faults: Faults = NoFaults()
     fuse: bool = True
     look: float = 15.0
@@ -49,7 +52,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     def step(self, work: Operation, tx: Tx) -> Step:
         """What a step's function gets."""
-        return Step.of(self.app, work, tx)
+        return Step.of(self.app, work, tx, self.room.full)
 
 
 def copy_of(op: Operation, **changes: Any) -> Operation:

@@ -16,7 +16,7 @@ from moorage.store.statement import Statement, query, text_param
 class OperationView(msgspec.Struct, frozen=True):
     """One operation, without what steps keep for themselves.
 
-    ``host`` is the one that was asked last; ``undo_error`` why the last try to undo failed; ``attempts`` counts the
+    ``host`` is the one that was asked last, ``room`` the one that has as much to do as it may; ``undo_error`` why the last try to undo failed; ``attempts`` counts the
     tries of the present step that failed.
     """
 
@@ -33,6 +33,7 @@ class OperationView(msgspec.Struct, frozen=True):
     cancel: bool
     sent: bool
     host: str | None
+    room: str | None
     error: dict[str, Any] | None
     undo_error: dict[str, Any] | None
     refusals: list[dict[str, Any]]
@@ -70,6 +71,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 _FROM_DATA = {
     "host": operations.c.data["_host"].astext,
+    "room": operations.c.data["_room"].astext,
     "undo_error": operations.c.data["_undo_error"],
     "until": operations.c.data["_until"].astext,
 }

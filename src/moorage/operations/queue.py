@@ -88,9 +88,10 @@ _ELIGIBLE = sa.and_(
 
 
 _limit, _normal_limit = _p("limit", sa.Integer), _p("normal_limit", sa.Integer)
+_at_hosts = _p("at_hosts", sa.Integer)
 
 
-def _first(name: str, which: Any, limit: sa.BindParameter[Any]) -> sa.CTE:
+def _first(name: str, which: Any, limit: Any) -> sa.CTE:
     return (
         sa.select(operations.c.id)
         .where(which, _ELIGIBLE)
@@ -104,12 +105,40 @@ def _first(name: str, which: Any, limit: sa.BindParameter[Any]) -> sa.CTE:
 # Urgent ones may take every free place, the others leave some free. What has begun has turn 0: it is finished before
 # more is begun.
 _NORMAL = sa.literal_column(str(NORMAL), sa.Integer)
+_there = operations.alias("there")
+
+
+def _counted(*which: Any) -> Any:
+    return (
+        sa.select(sa.func.count().cast(sa.Integer))
+        .where(_there.c.state.in_(_OPEN_STATES), _there.c.priority >= _NORMAL, *which)
+        .scalar_subquery()
+    )
+
+
+# Those that are under way at hosts, and those that are about to be; each by a partial index.
+_sent = _counted(_there.c.sent)
+_driven = _counted(_there.c.fence > 0, _there.c.state == sa.literal_column("'running'"), ~_there.c.sent)
+_new_limit = sa.case((_at_hosts > 0, sa.func.greatest(_at_hosts - _sent - _driven, 0)), else_=_normal_limit)
+_new = operations.c.fence == 0
 _urgent = _first("urgent", operations.c.priority < _NORMAL, _limit)
-_normal = _first("normal", operations.c.priority >= _NORMAL, _normal_limit)
+_begun = _first("begun", sa.and_(operations.c.priority >= _NORMAL, ~_new), _normal_limit)
+_others = _first(
+    "others", sa.and_(operations.c.priority >= _NORMAL, _new), sa.func.least(_normal_limit, _new_limit)
+)
+_normal = (
+    sa.union_all(
+        sa.select(_begun.c.id, sa.literal_column("1").label("class")),
+        sa.select(_others.c.id, sa.literal_column("2").label("class")),
+    )
+    .order_by("class")
+    .limit(_normal_limit)
+    .subquery()
+)
 _chosen = (
     sa.union_all(
         sa.select(_urgent.c.id, sa.literal_column("0").label("class")),
-        sa.select(_normal.c.id, sa.literal_column("1").label("class")),
+        sa.select(_normal.c.id, _normal.c["class"]),
     )
     .order_by("class")
     .limit(_limit)
@@ -187,15 +216,22 @@ async def submit(
 
 
 async def claim(
-    tx: Tx, *, owner: str, known: Sequence[str], limit: int, normal_limit: int, lease: Any
+    tx: Tx, *, owner: str, known: Sequence[str], limit: int, normal_limit: int, at_hosts: int, lease: Any
 ) -> list[Operation]:
     """Take up to ``limit`` operations that are ready, each with a new fence; of those that are not urgent up to
-    ``normal_limit``. ``known``: "kind/version" of those that can be driven.
+    ``normal_limit``, and new ones only while fewer than ``at_hosts`` (0: no limit) are under way at hosts. ``known``:
+    "kind/version" of those that can be driven.
 
     Raises UniqueViolation where another conductor took another operation of the same subject at the same time.
     """
     return await _CLAIM.all(
-        tx, owner=owner, known=list(known), limit=limit, normal_limit=max(normal_limit, 0), lease=lease
+        tx,
+        owner=owner,
+        known=list(known),
+        limit=limit,
+        normal_limit=max(normal_limit, 0),
+        at_hosts=at_hosts,
+        lease=lease,
     )
 
 

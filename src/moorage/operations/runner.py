@@ -23,6 +23,7 @@ from moorage.operations.environment import Environment, Send
 from moorage.operations.faults import Crash, Faults, NoFaults
 from moorage.operations.metrics import OperationMetrics
 from moorage.operations.model import FINISHED, FencedOut, Operation
+from moorage.operations.room import Room
 from moorage.operations.versions import Catalogue
 from moorage.store.database import Database
 from moorage.store.errors import SerializationConflict, UniqueViolation
@@ -37,6 +38,7 @@ class Runner:
 
     concurrency  operations driven at once; lease: seconds before another conductor may take over
     poll         seconds between looks without a signal, the safety net for deadlines and lost signals
+    per_host     operations that are not urgent and under way at one host; at_hosts: at all of them; 0: no limit
     silent, deadlines, look: see Environment
     metrics      where what is done here is counted; the definitions' steps are
     """
@@ -52,6 +54,8 @@ class Runner:
         concurrency: int = 12,
         lease: float = 30.0,
         poll: float = 1.0,
+        per_host: int = 0,
+        at_hosts: int = 0,
         silent: Callable[[str], bool] | None = None,
         deadlines: Mapping[str, float] | None = None,
         look: float = 15.0,
@@ -71,6 +75,7 @@ class Runner:
             fuse=fuse,
             look=look,
             metrics=metrics,
+            room=Room(database, per_host),
         )
         self.owner = new_id()
         self.unknown: list[tuple[str, int, int]] = []
@@ -81,6 +86,8 @@ class Runner:
         self._known = self.environment.catalogue.known
         self._concurrency = concurrency
         self._reserved = min(max(1, concurrency // 4), concurrency - 1)
+        self._at_hosts = at_hosts
+        self._freed = asyncio.Event()
         self._lease = timedelta(seconds=lease)
         self._poll = poll
         self._running: dict[asyncio.Task[None], str] = {}
@@ -92,6 +99,7 @@ class Runner:
         loops = {
             "conductor-claim": self._claim_loop,
             "conductor-renew": self._renew_loop,
+            "conductor-room": self._room_loop,
             "conductor-unknown": self._unknown_loop,
         }
         self._tasks = [asyncio.create_task(loop(), name=name) for name, loop in loops.items()]
@@ -143,6 +151,7 @@ class Runner:
                 known=self._known,
                 limit=free,
                 normal_limit=free - self._reserved,
+                at_hosts=self._at_hosts,
                 lease=self._lease,
             )
 
@@ -174,6 +183,8 @@ class Runner:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
+        if self.environment.room.wanted:
+            self._freed.set()
         self._subscription.set()
 
     async def _renew_loop(self) -> None:
@@ -186,6 +197,19 @@ class Runner:
                         await queue.renew(tx, owner=self.owner, ids=ids, lease=self._lease)
                 except Exception as error:  # noqa: BLE001  a conductor that does not renew loses what it does
                     log.warning("conductor.renew_failed", error=str(error))
+
+    async def _room_loop(self) -> None:
+        """Tell operations that wait for room at hosts: as places become free here, and with every poll."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._poll):
+                    await self._freed.wait()
+            self._freed.clear()
+            try:
+                if await self.environment.room.wake():
+                    self._subscription.set()
+            except (MoorageError, SerializationConflict) as error:
+                log.warning("conductor.wake_failed", error=str(error))
 
     async def _unknown_loop(self) -> None:
         """Say which operations wait for a conductor of another release."""

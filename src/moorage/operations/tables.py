@@ -66,6 +66,11 @@ sa.Index(
     postgresql_where=sa.text("state IN ('ready', 'running', 'waiting', 'stuck') AND fence > 0"),
 )
 
+# What is under way at a host, or waits for room there: `room`.
+AT_HOST = "COALESCE(data ->> '_room', data ->> '_host')"
+IS_AT_HOST = "state IN ('ready', 'running', 'waiting', 'stuck') AND (sent OR data ? '_room')"
+sa.Index("operations_at_host_idx", sa.text(AT_HOST), postgresql_where=sa.text(IS_AT_HOST), _table=operations)
+
 operation_steps = sa.Table(
     "operation_steps",
     metadata,

@@ -15,6 +15,7 @@ WAITS_FOR = sa.case(
     (sa.and_(op_.c.state == sa.literal_column("'ready'"), op_.c.fence == 0), "turn"),
     (op_.c.state != sa.literal_column("'waiting'"), "conductor"),
     (op_.c.sent, "host"),
+    (op_.c.data.has_key("_room"), "room"),
     (sa.or_(op_.c.direction == sa.literal_column("'undo'"), op_.c.attempts > 0), "retry"),
     else_="event",
 )
@@ -22,7 +23,7 @@ WAITS_FOR = sa.case(
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """``what``: conductor, turn, release, host, event, retry or operator; ``words`` say more.
+    """``what``: conductor, turn, release, room, host, event, retry or operator; ``words`` say more.
 
     ``since``: when it began to wait; ``until``: when it goes on by itself, or gives up; None where nobody knows.
     """
@@ -62,6 +63,8 @@ def _parked(op: OperationView, definition: Definition, since: datetime) -> Wait:
     undo = "the undo of " if op.direction == UNDO else ""
     if op.sent:
         return Wait("host", f"host {op.host}: {undo}{op.step}", since, until)
+    if op.room is not None:
+        return Wait("room", f"host {op.room}, which has as much to do as it may", since, op.wake_at)
     if op.attempts or op.direction == UNDO:
         words = _why_undo_failed(op) if undo else f"{op.step} is tried again"
         return Wait("retry", words, since, op.wake_at)

@@ -172,6 +172,8 @@ class Cloud:
             concurrency=conf.conductor.concurrency,
             lease=conf.conductor.lease,
             poll=conf.conductor.poll,
+            per_host=conf.conductor.operations_per_host,
+            at_hosts=conf.conductor.operations_at_hosts,
             silent=self.directory.silent,
             deadlines={kind: float(seconds) for kind, seconds in conf.conductor.deadlines.items()},
             metrics=self.metrics.operations,

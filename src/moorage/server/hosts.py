@@ -12,7 +12,7 @@ from moorage.network.http.common import HostAgent
 from moorage.network.model import Port
 from moorage.network.service import NetworkService
 from moorage.operations import complete, signal
-from moorage.operations.journal import CHANNEL
+from moorage.operations.queue import CHANNEL
 from moorage.placement.model import Inventory
 from moorage.placement.service import PlacementService
 from moorage.store.database import Tx

@@ -181,7 +181,7 @@ class CloudMetrics:
         yield _gauge("moorage_operations_oldest_seconds", "Age of the oldest open operation.", oldest, labels)
         yield _gauge(
             "moorage_operations_waiting",
-            "Open operations by what they wait for: their turn, a conductor, a host, an event, a retry, an operator.",
+            "Open operations by what they wait for: their turn, a conductor, room at a host, a host, an event, a retry, an operator.",
             queues,
             ("kind", "waits_for"),
         )

@@ -152,6 +152,22 @@ def options() -> list[Group]:
             "Defaults: server.boot and server.delete 3600, server.start, server.stop and server.reboot 1800.",
         ),
         cfg.FloatOpt("command_timeout", default=600.0, min=1, help="Seconds a host has for one command."),
+        cfg.IntOpt(
+            "operations_per_host",
+            default=16,
+            min=0,
+            help="Operations that may be under way at one host; more of them wait, and boots go elsewhere where they can. "
+            "Agents carry out max_commands (8) at once: as many again lie ready. Deletes and undoing are never held up. "
+            "0: no limit.",
+        ),
+        cfg.IntOpt(
+            "operations_at_hosts",
+            default=10_000,
+            min=0,
+            help="The same for all hosts together, about; more of them stay in the queue, where projects take turns. Keep "
+            "it well above operations_per_host times the hosts that may be slow at once, or these hold up all. 0: no "
+            "limit.",
+        ),
     ]
     scheduler: list[cfg.Opt] = [
         cfg.FloatOpt(

@@ -10,6 +10,7 @@
 Source of the order: network-aware scheduling, phases prepare and bind (docs/architecture.md).
 """
 
+import random
 import zlib
 from typing import Any
 
@@ -26,7 +27,7 @@ from moorage.compute.tables import placements
 from moorage.core.errors import Conflict
 from moorage.network.errors import PortBindingFailed
 from moorage.network.model import RequestedNic
-from moorage.operations import Command, Refusal, Step, back_to, local, operation, remote, wait
+from moorage.operations import Command, NoRoom, Refusal, Step, back_to, local, operation, remote, wait
 from moorage.placement.service import Placed
 from moorage.scheduling import Request
 from moorage.scheduling.company import Company
@@ -93,17 +94,21 @@ async def release_ports(step: Step) -> None:
 
 
 async def claim_host(step: Step) -> Any:
-    """Decide, and claim on the best host that still has room; the plan is kept for ``explain``."""
+    """Decide, and claim on the best host that still has room; the plan is kept for ``explain``.
+
+    Where only hosts would do that have as much to do as they may, the boot waits for them.
+    """
     app: Services = step.app
     p = step.params
     group = p.get("group")
     company = Company() if group is None else await groups.wishes(step.tx, group, server_id=p["server_id"])
+    refused = {r["host"]: r["message"] for r in step.refusals}
     request = Request(
         resources=p["resources"],
         availability_zone=p["zone"],
         physical_networks=tuple(step.data["create_ports"]["physical_networks"]),
         requested_host=p["host"],
-        excluded={r["host"]: r["message"] for r in step.refusals},
+        excluded={**step.full, **refused},
         together=company.together,
         apart=company.apart,
         drawn=company.drawn,
@@ -114,6 +119,12 @@ async def claim_host(step: Step) -> Any:
     if placed.host is None and await app.directory.refresh():
         # What this process knew of hosts and zones was behind.
         placed = await _place(step, request, seed)
+    if placed.host is None and step.full:
+        anywhere = await _place(step, msgspec.structs.replace(request, excluded=refused), seed)
+        if anywhere.host is not None:
+            # Those that wait are spread over the hosts, so that each that becomes free has one that fits.
+            host = random.choice(list(anywhere.plan.best()))
+            raise NoRoom(f"host {host} has as much to do as it may", subject=host)
     record = placed.plan.record()
     kept = {
         **msgspec.to_builtins(record),
