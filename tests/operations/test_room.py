@@ -15,6 +15,7 @@ async def drop_on_h1(step: Step) -> Command:
 
 ON_H1 = operation("test.on_h1", version=1, steps=(remote(make_on_h1), local(finish)))
 DELETE = operation("test.delete", version=1, priority=URGENT, steps=(remote(drop_on_h1),))
+HOUR = 3600.0  # a machine that is held up gives nothing away: each command is sent once
 WAITING = "SELECT id FROM operations WHERE state = 'waiting' AND data ? '_room' ORDER BY seq"
 
 
@@ -41,7 +42,7 @@ async def test_a_host_has_no_more_under_way_than_it_may_and_what_waits_holds_not
     """Boots go to hosts with room; once all are full, they wait as if they had not begun."""
     world.hold = True
     for _ in range(2):
-        await conductor(per_host=4, look=0.2)
+        await conductor(lease=HOUR, per_host=4, look=0.2)
     found = {f"server:{n}": await world.begin(f"server:{n}") for n in range(20)}
     held = await waiting(world, 8)
     hosts = Counter(c["host"] for c in world.commands)
@@ -69,7 +70,7 @@ async def test_places_at_a_host_go_to_the_project_that_has_the_fewest(
     world: World, conductor: Conductor
 ) -> None:
     world.hold = True
-    await conductor(definitions=[ON_H1], per_host=2)
+    await conductor(definitions=[ON_H1], lease=HOUR, per_host=2)
     for n in range(8):
         await world.begin(f"a{n}", of=ON_H1, project="a")
     await waiting(world, 6)
@@ -88,7 +89,7 @@ async def test_what_is_urgent_and_what_is_undone_waits_for_no_room(
     world: World, conductor: Conductor
 ) -> None:
     world.hold = True
-    await conductor(definitions=[ON_H1, DELETE], per_host=2, at_hosts=2)
+    await conductor(definitions=[ON_H1, DELETE], lease=HOUR, per_host=2, at_hosts=2)
     for n in range(6):
         await world.begin(f"s{n}", of=ON_H1)
     await sent(world, 2)
@@ -100,7 +101,7 @@ async def test_what_is_urgent_and_what_is_undone_waits_for_no_room(
 
 async def test_undoing_waits_for_no_room(world: World, conductor: Conductor) -> None:
     """A boot that fails takes its guest away from its host, which has got other things to do meanwhile."""
-    await conductor(definitions=[BOOT, ON_H1], per_host=1)
+    await conductor(definitions=[BOOT, ON_H1], lease=HOUR, per_host=1)
     world.hold = True
     boot = await world.begin("server:0", plug=False)
     await sent(world, 1)
@@ -122,7 +123,7 @@ async def test_no_more_is_begun_than_may_be_under_way_at_all_hosts(
     world: World, conductor: Conductor
 ) -> None:
     world.hold = True
-    await conductor(at_hosts=5)
+    await conductor(lease=HOUR, at_hosts=5)
     found = [await world.begin(f"server:{n}") for n in range(20)]
     await sent(world, 5)
     for number in range(20):
@@ -138,7 +139,7 @@ async def test_what_waits_for_room_can_be_cancelled_and_outlives_its_conductor(
     world: World, conductor: Conductor
 ) -> None:
     world.hold = True
-    first = await conductor(definitions=[ON_H1], per_host=1)
+    first = await conductor(definitions=[ON_H1], lease=HOUR, per_host=1)
     found = [await world.begin(f"server:{n}", of=ON_H1) for n in range(4)]
     held = await waiting(world, 3)
     async with world.database.transaction() as tx:
@@ -146,7 +147,7 @@ async def test_what_waits_for_room_can_be_cancelled_and_outlives_its_conductor(
         assert await journal.cancel(tx, subject, kinds=["test.on_h1"])
     assert await world.ended(held[0]) == "cancelled"
     await first.kill()
-    await conductor(definitions=[ON_H1], per_host=1)
+    await conductor(definitions=[ON_H1], lease=HOUR, per_host=1)
     for number in range(3):
         await sent(world, number + 1)
         assert await world.reply(world.commands[number])
