@@ -45,15 +45,18 @@ class Operation(msgspec.Struct, frozen=True):
     label: str
     rows: tuple[Row, ...]
     schema: Any
+    statuses: frozenset[str]
 
 
 def operations(rows: list[Row]) -> Iterator[Operation]:
     """Every operation of the documents, with the rows that are served."""
     for api in FACES:
-        for result in schemathesis.openapi.from_dict(openapi(api)).get_all_operations():
+        document = openapi(api)
+        for result in schemathesis.openapi.from_dict(document).get_all_operations():
             schema = result.ok()
+            statuses = frozenset(document["paths"][schema.path][schema.method]["responses"])
             mine = tuple(r for r in rows if r.api == api and f"{r.endpoint.method} {r.path}" == schema.label)
-            yield Operation(api, mine[0].port, schema.label, mine, schema)
+            yield Operation(api, mine[0].port, schema.label, mine, schema, statuses)
 
 
 def asks(operation: Operation, world: World, *, marked: bool) -> st.SearchStrategy[Asked]:

@@ -90,6 +90,7 @@ async def running_cloud(
     fuse: bool = True,
     heartbeat: float = 10.0,
     state_dir: Path | None = None,
+    kind: type[Cloud] = Cloud,
     **overrides: Any,
 ) -> AsyncIterator[TestCloud]:
     conf = config.load(
@@ -110,7 +111,7 @@ async def running_cloud(
         username="moorage",
         password=identity.service_password,
     )
-    cloud = Cloud(conf, database, facts, authority=AUTHORITY, faults=faults, fuse=fuse)
+    cloud = kind(conf, database, facts, authority=AUTHORITY, faults=faults, fuse=fuse)
     await cloud.start()
     wanted = list(many_hosts(hosts)) if isinstance(hosts, int) else hosts
     async with database.transaction() as tx:

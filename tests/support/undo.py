@@ -2,13 +2,19 @@
 
 with undoing():
     await app(scope, receive, send)   # every statement ran, and was rolled back at the end
+
+Over HTTP, ``UndoCloud`` does so for requests that have the header ``UNDO``.
 """
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
+from typing import Any
 
+from moorage.server.cloud import Cloud
 from moorage.store.database import Database, Tx
+
+UNDO = "x-undo"
 
 _undo: ContextVar[bool] = ContextVar("undo", default=False)
 
@@ -37,3 +43,17 @@ class UndoDatabase(Database):
                 yield tx
                 if _undo.get():
                     raise _Undone
+
+
+class UndoCloud(Cloud):
+    """A cloud over an UndoDatabase whose clients may ask that a request come to nothing."""
+
+    def front(self, app: Any) -> Any:
+        inner = super().front(app)
+
+        async def asked(scope: Any, receive: Any, send: Any) -> None:
+            undone = any(name == UNDO.encode() for name, _ in scope.get("headers", ()))
+            with undoing() if undone else contextlib.nullcontext():
+                await inner(scope, receive, send)
+
+        return asked
