@@ -5,12 +5,14 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from moorage.core import log
 from moorage.store.database import Database
 from tests.cloud.test_boot import flavor, network, server
-from tests.support.cloud import running_cloud
+from tests.support.agent_program import agent_of
+from tests.support.cloud import reported, running_cloud
 from tests.support.identity import Identity
 
 
@@ -61,3 +63,30 @@ async def test_a_boot_is_followed_from_its_request_to_its_command_by_one_id(
     async with database.read() as tx:
         stored = await tx.fetch("SELECT request_id FROM operations WHERE id = $1", [operation])
     assert stored[0][0] == request
+
+
+async def test_a_hosts_own_log_names_the_request_and_the_operation_behind_each_command(
+    database: Database, identity: Identity, image_id: str, tmp_path: Path
+) -> None:
+    async with running_cloud(database, identity, hosts=0) as cloud:
+        async with database.transaction() as tx:
+            ticket = await cloud.cloud.link.enrolment.create_ticket(tx, host="h1")
+        async with agent_of(cloud.cloud.url("agent"), "h1", tmp_path / "h1", ticket, heartbeat=1) as told:
+            await reported(cloud.cloud, 1)
+            demo = await cloud.client()
+            net, size = await network(demo), await flavor(cloud)
+            made = (await demo.make("compute", "/servers", server(image_id, size, net)))["server"]
+            await demo.wait_for(made["id"], "ACTIVE")
+            actions = f"/servers/{made['id']}/os-instance-actions"
+            (boot,) = (await demo.get("compute", actions))["instanceActions"]
+            assert (await demo.request("compute", "DELETE", f"/servers/{made['id']}"))[0] == 204
+            await demo.wait_for(made["id"], "gone")
+    async with database.read() as tx:
+        rows = await tx.fetch("SELECT kind, id, request_id FROM operations")
+    operations = {kind: (request, operation) for kind, operation, request in rows}
+    assert operations["server.boot"][0] == boot["request_id"]
+    said = [json.loads(line) for line in told.read_text().splitlines() if line.startswith("{")]
+    done = {line["kind"]: line for line in said if line["event"] == "command.done"}
+    for kind, operation in (("guest.spawn", "server.boot"), ("guest.destroy", "server.delete")):
+        assert (done[kind]["request_id"], done[kind]["operation_id"]) == operations[operation]
+        assert done[kind]["server"] == made["id"]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.table import Table
 
 from moorage.cli.client import ADMIN, CloudName, Control
 from moorage.cli.failures import failing
+from moorage.core.errors import BadRequest
 
 app = typer.Typer(help="Hosts and their agents.", no_args_is_help=True)
 
@@ -35,7 +37,7 @@ def host_show(name: str, cloud: CloudName = ADMIN) -> None:
     A guest's verdict is "keep" where its server is on this host, "destroy" where the agent removes it when it next
     asks, and "unknown" where it is left alone: no server of this cloud, or one that something is being done to.
     """
-    host = failing(lambda: Control(cloud).get(f"/hosts/{name}"))["host"]
+    host = failing(lambda: Control(cloud).get(_path(name)))["host"]
     typer.echo(f"name: {host['name']}\nid: {host['id']}\nstate: {_state(host)}")
     for key in ("disabled_reason", "protocol", "agent_version", "last_seen"):
         typer.echo(f"{key}: {host[key]}")
@@ -56,7 +58,7 @@ def host_enroll(name: str, cloud: CloudName = ADMIN) -> None:
     It is a secret. Give it to the agent as enroll_token, or in the file that enroll_token_file names. It also tells
     the agent which control plane to trust.
     """
-    typer.echo(failing(lambda: Control(cloud).post(f"/hosts/{name}/ticket")["ticket"]))
+    typer.echo(failing(lambda: Control(cloud).post(f"{_path(name)}/ticket")["ticket"]))
 
 
 @app.command("revoke")
@@ -65,7 +67,11 @@ def host_revoke(name: str, cloud: CloudName = ADMIN) -> None:
 
     Its guests run on. `moorage host enroll` lets it in again.
     """
-    failing(lambda: Control(cloud).post(f"/hosts/{name}/revoke"))
+    failing(lambda: Control(cloud).post(f"{_path(name)}/revoke"))
+
+
+def _path(name: str) -> str:
+    return f"/hosts/{quote(name, safe='')}"
 
 
 def _state(host: dict[str, Any]) -> str:
@@ -81,6 +87,13 @@ def host_authority(folder: Path) -> None:
     """
     from moorage.agentlink.authority import Authority  # noqa: PLC0415  the server's
 
-    failing(lambda: Authority.kept(folder))
+    def make() -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            Authority.kept(folder)
+        except OSError as error:
+            raise BadRequest(f"{folder}: {error.strerror}") from error
+
+    failing(make)
     typer.echo(f"agent_ca_key = {folder.absolute() / 'agents-ca.key'}")
     typer.echo(f"agent_ca_certs = {folder.absolute() / 'agents-ca.crt'}")
