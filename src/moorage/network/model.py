@@ -93,6 +93,19 @@ class Port(msgspec.Struct, frozen=True):
     vif_details: dict[str, Any]
 
 
+class Attachment(msgspec.Struct, frozen=True):
+    """A server's port as the compute service shows it: its addresses, its network and security groups by name.
+
+    ``fixed_ips``: subnet_id and ip_address; ``security_groups``: id and name, by id.
+    """
+
+    server_id: str
+    network: str
+    mac_address: str
+    fixed_ips: list[dict[str, str]]
+    security_groups: list[dict[str, str]]
+
+
 class SecurityGroup(msgspec.Struct, frozen=True):
     """A security group with its rules, each in the shape of the API."""
 

@@ -22,7 +22,6 @@ from moorage.store.statement import Statement, text_param, texts_param
 
 _g = tables.security_groups
 _r = tables.security_group_rules
-_NAMES = Statement(sa.select(_g.c.id, _g.c.name).where(_g.c.id == sa.any_(texts_param("ids"))))
 _SHOW = Statement(
     selects.SECURITY_GROUPS.where(_g.c.id == text_param("id"), rows.seen(_g, _g.c.shared)), row=SecurityGroup
 )
@@ -123,10 +122,6 @@ class SecurityGroups:
         if found is None:
             raise not_found(group_id)
         return found
-
-    async def names(self, tx: Tx, group_ids: Sequence[str]) -> dict[str, str]:
-        """The names of groups by id."""
-        return {row[0]: row[1] for row in await _NAMES.all(tx, ids=list(group_ids))}
 
     async def page(self, tx: Tx, query_: listing.ListQuery, *, project_id: str | None) -> list[SecurityGroup]:
         """The groups that the project sees."""

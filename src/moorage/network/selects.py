@@ -120,6 +120,23 @@ def _port_columns() -> list[Any]:
     ]
 
 
+def _attachment_columns() -> list[Any]:
+    p, members, g = t.ports.c, t.port_security_groups, t.security_groups
+    groups = (
+        sa.select(_list_of(_object(id=g.c.id, name=g.c.name), g.c.id))
+        .select_from(members.join(g, g.c.id == members.c.security_group_id))
+        .where(members.c.port_id == p.id)
+        .scalar_subquery()
+    )
+    return [
+        p.device_id.label("server_id"),
+        t.networks.c.name.label("network"),
+        p.mac_address,
+        port_addresses(p.id).label("fixed_ips"),
+        groups.label("security_groups"),
+    ]
+
+
 NETWORKS = sa.select(*_network_columns())
 SUBNETS = sa.select(*t.subnets.c, subnet_pools(t.subnets.c.id).label("allocation_pools"))
 PORTS = sa.select(*_port_columns()).select_from(
@@ -127,6 +144,9 @@ PORTS = sa.select(*_port_columns()).select_from(
         t.bindings,
         sa.and_(t.bindings.c.port_id == t.ports.c.id, t.bindings.c.status == sa.literal_column("'ACTIVE'")),
     )
+)
+ATTACHMENTS = sa.select(*_attachment_columns()).select_from(
+    t.ports.join(t.networks, t.networks.c.id == t.ports.c.network_id)
 )
 SECURITY_GROUPS = sa.select(
     *t.security_groups.c,

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from moorage.network import errors, networks, port_rows, selects, tables
 from moorage.network.changes import PORT, Changes
-from moorage.network.model import Port, PreparedPort, RequestedNic
+from moorage.network.model import Attachment, Port, PreparedPort, RequestedNic
 from moorage.network.ports import not_found
 from moorage.network.quotas import Quotas
 from moorage.network.security_groups import SecurityGroups
@@ -27,8 +27,9 @@ _order = (_p.c.device_index, _p.c.created_at, _p.c.id)
 _OF_SERVER = Statement(
     selects.PORTS.where(_p.c.device_id == text_param("server_id")).order_by(*_order), row=Port
 )
-_OF_SERVERS = Statement(
-    selects.PORTS.where(_p.c.device_id == sa.any_(texts_param("server_ids"))).order_by(*_order), row=Port
+_ATTACHMENTS = Statement(
+    selects.ATTACHMENTS.where(_p.c.device_id == sa.any_(texts_param("server_ids"))).order_by(*_order),
+    row=Attachment,
 )
 _PLUGGED = Statement(
     sa.select(~sa.exists().where(_p.c.device_id == text_param("server_id"), _p.c.status != "ACTIVE"))
@@ -222,11 +223,11 @@ class ServerPorts:
         """Whether every port of the server is ACTIVE."""
         return bool(await _PLUGGED.scalar(tx, server_id=server_id))
 
-    async def of_servers(self, tx: Tx, server_ids: Sequence[str]) -> dict[str, list[Port]]:
+    async def attachments(self, tx: Tx, server_ids: Sequence[str]) -> dict[str, list[Attachment]]:
         """The ports of several servers, each in the order of its NICs; a server without ports has an empty list."""
-        found: dict[str, list[Port]] = {server_id: [] for server_id in server_ids}
-        for port in await _OF_SERVERS.all(tx, server_ids=list(server_ids)):
-            found[port.device_id].append(port)
+        found: dict[str, list[Attachment]] = {server_id: [] for server_id in server_ids}
+        for port in await _ATTACHMENTS.all(tx, server_ids=list(server_ids)):
+            found[port.server_id].append(port)
         return found
 
 

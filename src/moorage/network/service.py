@@ -8,7 +8,7 @@ from moorage.network.changes import Changes
 from moorage.network.config import NetworkSettings
 from moorage.network.mechanisms.base import Mechanism
 from moorage.network.mechanisms.simulated import SimulatedMechanism
-from moorage.network.model import Port, PreparedPort, RequestedNic
+from moorage.network.model import Attachment, Port, PreparedPort, RequestedNic
 from moorage.network.networks import Networks
 from moorage.network.port_rows import PortMaker
 from moorage.network.ports import Ports
@@ -93,9 +93,9 @@ class NetworkService:
         """Whether every port of the server is ACTIVE."""
         return await self.server_ports.plugged(tx, server_id)
 
-    async def ports_of_servers(self, tx: Tx, server_ids: Sequence[str]) -> dict[str, list[Port]]:
-        """The ports of several servers in one statement."""
-        return await self.server_ports.of_servers(tx, server_ids)
+    async def attachments(self, tx: Tx, server_ids: Sequence[str]) -> dict[str, list[Attachment]]:
+        """What is shown of the ports of several servers, by server, in one statement."""
+        return await self.server_ports.attachments(tx, server_ids)
 
     async def port_up(self, tx: Tx, port_id: str, host: str) -> bool:
         """The port is plugged on ``host``; False when it was ACTIVE already or isn't bound there."""

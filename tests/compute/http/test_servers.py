@@ -480,8 +480,8 @@ async def test_the_number_of_statements(member, world):
     of_two = await world.statements(member("GET", "/servers/detail"))
     for _ in range(3):
         await world.run(await member.server(networks=[{"uuid": network}]), "h1")
-    assert await world.statements(member("GET", "/servers/detail")) == of_two <= 4
-    assert await world.statements(member("GET", f"/servers/{first[0]['id']}")) <= 4
+    assert await world.statements(member("GET", "/servers/detail")) == of_two <= 2
+    assert await world.statements(member("GET", f"/servers/{first[0]['id']}")) <= 2
 
 
 async def test_why_it_is_where_it_is(member, admin, other, world):

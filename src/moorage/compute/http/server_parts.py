@@ -10,7 +10,6 @@ from moorage.compute.http import server_views, values
 from moorage.compute.http.values import Body, ComputeCall
 from moorage.core.errors import NotFound
 from moorage.network.model import Port, SecurityGroup
-from moorage.network.networks import named
 
 
 class Metadata(Body, frozen=True):
@@ -139,9 +138,8 @@ async def delete_tag(call: ComputeCall) -> None:
 async def _addresses(call: ComputeCall) -> dict[str, list[dict[str, Any]]]:
     async with call.app.database.read() as tx:
         server = await servers.get(tx, call.context, call.path["server_id"])
-        ports = await call.app.networks.ports_of(tx, server.id)
-        known = await named(tx, sorted({p.network_id for p in ports}), project_id=None)
-    return server_views.addresses(ports, {n.id: n.name for n in known.values()}, long=False)
+        ports = await call.app.networks.attachments(tx, [server.id])
+    return server_views.addresses(ports[server.id], long=False)
 
 
 async def addresses(call: ComputeCall) -> dict[str, Any]:

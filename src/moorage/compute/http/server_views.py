@@ -12,8 +12,7 @@ from moorage.compute.http.values import ComputeCall, bookmark, links, time_of, t
 from moorage.compute.model import Server
 from moorage.compute.placements import host_alias
 from moorage.core.errors import NotFound
-from moorage.network.model import Port
-from moorage.network.networks import named
+from moorage.network.model import Attachment
 from moorage.store.database import Tx
 
 _WITH_PROGRESS = {"ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE", "MIGRATING"}
@@ -25,9 +24,7 @@ HOST_STATUS = "os_compute_api:servers:show:host_status"
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What the views of some servers need beside their rows, by id."""
 
-    ports: Mapping[str, list[Port]]
-    networks: Mapping[str, str]
-    groups: Mapping[str, str]
+    ports: Mapping[str, list[Attachment]]
     hosts: Mapping[str, Host]
     extended: bool
     host_status: bool
@@ -37,17 +34,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 async def gather(tx: Tx, call: ComputeCall, servers: Sequence[Server]) -> Surroundings:
     """Read what views of these servers need: the same number of statements for one and for a thousand."""
     app = call.app
-    ports = await app.networks.ports_of_servers(tx, [s.id for s in servers]) if servers else {}
-    every = [p for found in ports.values() for p in found]
-    networks = await named(tx, sorted({p.network_id for p in every}), project_id=None) if every else {}
-    ids = sorted({g for p in every for g in p.security_groups})
-    groups = await app.networks.security_groups.names(tx, ids) if ids else {}
+    ports = await app.networks.attachments(tx, [s.id for s in servers]) if servers else {}
     host_status = call.version >= (2, 16) and call.allowed(HOST_STATUS)
     hosts = await _hosts_of(tx, call, servers) if host_status else []
     return Surroundings(
         ports=ports,
-        networks={n.id: n.name for n in networks.values()},
-        groups=groups,
         hosts={h.name: h for h in hosts},
         extended=call.allowed(EXTENDED),
         host_status=host_status,
@@ -71,9 +62,7 @@ def brief(call: ComputeCall, server: Server) -> dict[str, Any]:
     return {"id": server.id, "name": server.name, "links": links(call, f"/servers/{server.id}")}
 
 
-def addresses(
-    ports: Sequence[Port], networks: Mapping[str, str], *, long: bool
-) -> dict[str, list[dict[str, Any]]]:
+def addresses(ports: Sequence[Attachment], *, long: bool) -> dict[str, list[dict[str, Any]]]:
     """Addresses by the name of their network, in the order of the NICs."""
     found: dict[str, list[dict[str, Any]]] = {}
     for port in ports:
@@ -85,7 +74,7 @@ def addresses(
             if long:
                 item["OS-EXT-IPS:type"] = "fixed"
                 item["OS-EXT-IPS-MAC:mac_addr"] = port.mac_address
-            found.setdefault(networks.get(port.network_id, port.network_id), []).append(item)
+            found.setdefault(port.network, []).append(item)
     return found
 
 
@@ -103,7 +92,7 @@ def updated(call: ComputeCall, server: Server, around: Surroundings) -> dict[str
     """The answer to a change: below 2.75 without what extensions once added."""
     if call.version >= (2, 75):
         return shown(call, server, around)
-    short = addresses(around.ports.get(server.id, ()), around.networks, long=False)
+    short = addresses(around.ports.get(server.id, ()), long=False)
     return {**basic(call, server, around), **_groups(call.version, server), "addresses": short}
 
 
@@ -123,7 +112,7 @@ def basic(call: ComputeCall, server: Server, around: Surroundings) -> dict[str, 
         "flavor": _flavor(call, server),
         "created": time_of(server.created_at),
         "updated": time_of(server.updated_at or server.created_at),
-        "addresses": addresses(around.ports.get(server.id, ()), around.networks, long=True),
+        "addresses": addresses(around.ports.get(server.id, ()), long=True),
         "accessIPv4": server.access_ip_v4 or "",
         "accessIPv6": server.access_ip_v6 or "",
         "links": links(call, f"/servers/{server.id}"),
@@ -225,11 +214,10 @@ def _fault(call: ComputeCall, fault: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _security_groups(server: Server, around: Surroundings) -> list[dict[str, str]]:
-    ports = around.ports.get(server.id, ())
-    ids = dict.fromkeys(g for p in ports for g in p.security_groups)
-    if not ids and server.vm_state == states.Vm.BUILDING:
+    names = {g["id"]: g["name"] for p in around.ports.get(server.id, ()) for g in p.security_groups}
+    if not names and server.vm_state == states.Vm.BUILDING:
         return [{"name": name} for name in server.security_groups]
-    return [{"name": around.groups.get(g, g)} for g in ids]
+    return [{"name": name} for name in names.values()]
 
 
 def _host_status(server: Server, around: Surroundings) -> str:
