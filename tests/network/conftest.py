@@ -1,12 +1,13 @@
 """A network service over a real database, with four hosts of two kinds."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from moorage.network.config import NetworkSettings
 from moorage.network.mechanisms.ovn.mechanism import OvnMechanism
-from moorage.network.model import HostNetworking, Port
+from moorage.network.model import HostNetworking
 from moorage.network.networks import NetworkSpec
 from moorage.network.segmentation import SegmentRules, SegmentSpec
 from moorage.network.service import NetworkService
@@ -32,9 +33,9 @@ async def hosts(_tx: Tx, name: str) -> HostNetworking | None:
 
 
 class World:
-    """The service, its database and what was plugged."""
+    """The service, its database and the devices whose ports were plugged."""
 
-    def __init__(self, database: Database, service: NetworkService, plugged: list[Port]) -> None:
+    def __init__(self, database: Database, service: NetworkService, plugged: list[str]) -> None:
         self.database = database
         self.service = service
         self.plugged = plugged
@@ -59,10 +60,10 @@ class World:
 
 @pytest.fixture
 async def world(database: Database) -> World:
-    plugged: list[Port] = []
+    plugged: list[str] = []
 
-    async def on_plugged(_tx: Tx, port: Port) -> None:
-        plugged.append(port)
+    async def on_plugged(_tx: Tx, devices: Sequence[str]) -> None:
+        plugged.extend(devices)
 
     mechanisms = [OvnMechanism(nb="unix:/nowhere/nb", sb="unix:/nowhere/sb")]
     service = NetworkService(SETTINGS, hosts=hosts, mechanisms=mechanisms, on_plugged=on_plugged, seed=1)

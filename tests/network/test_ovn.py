@@ -48,7 +48,7 @@ class Cloud:
         )
         self.plane = OvnPlane(mechanism, self.service, database, self.signals)
 
-    async def _on_plugged(self, _tx, _port):
+    async def _on_plugged(self, _tx, _devices):
         self.plugged.set()
 
     async def start(self):

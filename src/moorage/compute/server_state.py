@@ -40,12 +40,11 @@ _BEGIN = _update(
     task_state=text_param("task_state"),
 )
 _BEGIN_DELETE = _update(sa.and_(_live, _kept), task_state=Task.DELETING, progress=0)
-_TASK = _update(sa.and_(_live, _kept), task_state=text_param("task_state"))
 _PLACED = _update(
     sa.and_(_live, _kept),
     host=text_param("host"),
     availability_zone=text_param("zone"),
-    task_state=text_param("task_state"),
+    task_state=Task.SPAWNING,
 )
 _UNPLACED = _update(_live, host=None, availability_zone=None)
 _RUNNING = _update(
@@ -121,6 +120,7 @@ _DELETED = Statement(
     )
 )
 _GET = Statement(sa.select(servers).where(_here), row=Server)
+_KEPT = Statement(sa.select(servers).where(_live, _kept), row=Server)
 
 
 def fault(message: str, *, code: int = 500, details: str = "", at: datetime | None = None) -> dict[str, Any]:
@@ -175,16 +175,14 @@ async def get(tx: Tx, server_id: str) -> Server | None:
     return await _GET.first(tx, id=server_id)
 
 
-async def set_task(tx: Tx, server_id: str, task_state: str | None) -> Server | None:
-    """The next task of a running operation; None (and no change) where the server is being deleted."""
-    return await _TASK.first(tx, id=server_id, task_state=task_state)
+async def kept(tx: Tx, server_id: str) -> Server | None:
+    """The row as it is; None where the server is being deleted, or gone."""
+    return await _KEPT.first(tx, id=server_id)
 
 
-async def placed(
-    tx: Tx, server_id: str, *, host: str, zone: str, task_state: str | None = Task.SPAWNING
-) -> Server | None:
-    """A host is chosen; None where the server is being deleted."""
-    return await _PLACED.first(tx, id=server_id, host=host, zone=zone, task_state=task_state)
+async def placed(tx: Tx, server_id: str, *, host: str, zone: str) -> Server | None:
+    """A host is chosen, and is to build the guest; None (and no change) where the server is being deleted."""
+    return await _PLACED.first(tx, id=server_id, host=host, zone=zone)
 
 
 async def unplaced(tx: Tx, server_id: str) -> Server | None:

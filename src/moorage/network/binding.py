@@ -15,15 +15,15 @@ from sqlalchemy.dialects import postgresql
 from moorage.network import errors, selects, tables
 from moorage.network.changes import PORT, Changes
 from moorage.network.mechanisms.base import BindingPlan, Mechanism
-from moorage.network.model import HostNetworking, Port
+from moorage.network.model import HostNetworking
 from moorage.store.database import Tx
 from moorage.store.statement import Statement, text_param, texts_param
 from moorage.wire.messages import FixedIp, Vif
 
 Hosts = Callable[[Tx, str], Awaitable[HostNetworking | None]]
 """What the network service knows of a host, or None for a host that isn't there."""
-OnPlugged = Callable[[Tx, Port], Awaitable[None]]
-"""Called in the transaction that makes a port ACTIVE."""
+OnPlugged = Callable[[Tx, Sequence[str]], Awaitable[None]]
+"""Called in the transaction that makes ports ACTIVE, with the ids of the devices whose ports they are."""
 
 _p, _b, _n = tables.ports, tables.bindings, tables.networks
 
@@ -135,7 +135,7 @@ def _status(new: str) -> Statement[Any]:
         .values(status=new, revision_number=_p.c.revision_number + 1, updated_at=sa.func.now())
         .where(_p.c.id == told.c.port_id, _p.c.status != sa.literal_column(f"'{new}'"))
         .where(_b.c.port_id == _p.c.id, _b.c.status == sa.literal_column("'ACTIVE'"), on_host)
-        .returning(_p.c.id)
+        .returning(_p.c.id, _p.c.device_id)
     )
 
 
@@ -148,7 +148,6 @@ _LOST: Statement[Any] = Statement(
     .where(_b.c.mechanism == text_param("mechanism"))
     .returning(_p.c.id)
 )
-_PORTS = Statement(selects.PORTS.where(_p.c.id == sa.any_(texts_param("ids"))), row=Port)
 
 
 class Bindings:
@@ -220,19 +219,19 @@ class Bindings:
             freed = [row[0] for row in await _UNBIND_IDS.all(tx, ids=list(ids))]
             await self._changes.record(tx, PORT, freed)
 
-    async def up(self, tx: Tx, told: Sequence[tuple[str, str]]) -> list[Port]:
+    async def up(self, tx: Tx, told: Sequence[tuple[str, str]]) -> list[str]:
         """Ports (id, host or chassis) are plugged: those bound there become ACTIVE, and their waiters hear of it.
 
-        Gives the ports that were not ACTIVE before; news of another host is left out.
+        Gives the ids of those that were not ACTIVE before; news of another host is left out.
         """
         changed = await _set_status(tx, _UP, told)
-        for port in changed:
-            await self._on_plugged(tx, port)
-        return changed
+        if devices := sorted({device_id for _, device_id in changed if device_id}):
+            await self._on_plugged(tx, devices)
+        return [port_id for port_id, _ in changed]
 
-    async def down(self, tx: Tx, told: Sequence[tuple[str, str]]) -> list[Port]:
-        """Ports are no longer plugged where they are bound. Gives those that were ACTIVE before."""
-        return await _set_status(tx, _DOWN, told)
+    async def down(self, tx: Tx, told: Sequence[tuple[str, str]]) -> list[str]:
+        """Ports are no longer plugged where they are bound. Gives the ids of those that were ACTIVE before."""
+        return [port_id for port_id, _ in await _set_status(tx, _DOWN, told)]
 
     async def lost(self, tx: Tx, ids: Sequence[str], *, mechanism: str) -> None:
         """Ports are plugged nowhere: those that the mechanism has bound are no longer ACTIVE."""
@@ -240,11 +239,13 @@ class Bindings:
             await _LOST.run(tx, ids=list(ids), mechanism=mechanism)
 
 
-async def _set_status(tx: Tx, statement: Statement[Any], told: Sequence[tuple[str, str]]) -> list[Port]:
+async def _set_status(
+    tx: Tx, statement: Statement[Any], told: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """The ports that it changed, each with its device."""
     if not told:
         return []
-    changed = await statement.all(tx, port_ids=[t[0] for t in told], hosts=[t[1] for t in told])
-    return await _PORTS.all(tx, ids=[row[0] for row in changed]) if changed else []
+    return await statement.all(tx, port_ids=[t[0] for t in told], hosts=[t[1] for t in told])
 
 
 def _segment(port: Bindable, host: HostNetworking) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from moorage.store.database import Tx
 from moorage.wire.messages import Vif
 
 
-async def _nobody_waits(_tx: Tx, _port: Port) -> None:
+async def _nobody_waits(_tx: Tx, _devices: Sequence[str]) -> None:
     return
 
 
@@ -28,7 +28,7 @@ class NetworkService:
     """Networks and ports. Every method takes the caller's transaction; the service holds no state of its own.
 
     ``hosts`` gives what is known of a host; ``mechanisms`` by data path name, "simulated" always among them;
-    ``on_plugged`` is called in the transaction that makes a port ACTIVE. ``seed`` makes the choice of addresses
+    ``on_plugged`` is called in the transaction that makes ports ACTIVE. ``seed`` makes the choice of addresses
     repeatable.
     """
 

@@ -1,5 +1,7 @@
 """What agents say, and what it means to the domains: reports, events, results."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from moorage.agentlink.calls import Calls
@@ -9,7 +11,6 @@ from moorage.compute.operations.lifecycle import subject
 from moorage.core.clock import iso
 from moorage.core.log import get_logger
 from moorage.network.http.common import HostAgent
-from moorage.network.model import Port
 from moorage.network.service import NetworkService
 from moorage.operations import complete, signal
 from moorage.operations.queue import CHANNEL
@@ -105,11 +106,10 @@ class HostEvents:
                 return
         tx.on_commit(self._wake)
 
-    async def on_plugged(self, tx: Tx, port: Port) -> None:
-        """A port became ACTIVE: the operation that waits for it looks again."""
-        if port.device_id:
-            await signal(tx, subject(port.device_id))
-            tx.on_commit(self._wake)
+    async def on_plugged(self, tx: Tx, devices: Sequence[str]) -> None:
+        """Ports of these became ACTIVE: the operations that wait for it look again."""
+        await signal(tx, *(subject(device) for device in devices))
+        tx.on_commit(self._wake)
 
     async def network_agents(self, tx: Tx) -> list[HostAgent]:
         """The hosts as the Networking API's agents."""

@@ -22,7 +22,6 @@ from moorage.compute.errors import NoValidHost
 from moorage.compute.model import Server
 from moorage.compute.operations import spawn
 from moorage.compute.operations.services import Services
-from moorage.compute.states import Task
 from moorage.compute.tables import placements
 from moorage.core.errors import Conflict
 from moorage.network.errors import PortBindingFailed
@@ -183,7 +182,7 @@ async def unbind_ports(step: Step) -> None:
 async def spawn_guest(step: Step) -> Command:
     """Tell the host to build the guest, with ports that are bound already."""
     app: Services = step.app
-    server = await server_state.set_task(step.tx, step.params["server_id"], Task.SPAWNING)
+    server = await server_state.kept(step.tx, step.params["server_id"])
     if server is None:
         raise Conflict("the server is being deleted", code="compute.being_deleted")
     payload = spawn.payload(server, step.data["bind_ports"], app.settings)
