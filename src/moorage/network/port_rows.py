@@ -34,24 +34,42 @@ class NetworkContext(msgspec.Struct, frozen=True):
     subnets: list[dict[str, Any]]
 
 
-_CONTEXT = Statement(
-    sa.select(
-        _n.c.id,
-        _n.c.project_id,
-        _n.c.shared,
-        _n.c.external,
-        _n.c.port_security_enabled,
-        _n.c.mtu,
-        selects.network_segments(_n.c.id).label("segments"),
-        selects.network_subnets(_n.c.id).label("subnets"),
-    ).where(_n.c.id == sa.any_(texts_param("ids")), rows.seen(_n, _n.c.shared, _n.c.external)),
-    row=NetworkContext,
+class Ground(msgspec.Struct, frozen=True):
+    """What making ports needs to know: their networks by id; the default group of the project that is to own them
+    (None: not made yet), its limit of ports and, counted up to there, how many it has.
+    """
+
+    networks: dict[str, NetworkContext]
+    default_group: str | None
+    limit: int
+    used: int
+
+    def check_quota(self, project_id: str, adding: int) -> None:
+        """Raises OverQuota."""
+        quotas.check("port", project_id, limit=self.limit, used=self.used, adding=adding)
+
+
+_context = (
+    _n.c.id,
+    _n.c.project_id,
+    _n.c.shared,
+    _n.c.external,
+    _n.c.port_security_enabled,
+    _n.c.mtu,
+    selects.network_segments(_n.c.id).label("segments"),
+    selects.network_subnets(_n.c.id).label("subnets"),
 )
+_wanted = sa.and_(_n.c.id == sa.any_(texts_param("ids")), rows.seen(_n, _n.c.shared, _n.c.external))
+_CONTEXT = Statement(sa.select(*_context).where(_wanted), row=NetworkContext)
 _default_group = (
-    sa.select(_g.c.id).where(_g.c.project_id == text_param("project_id"), _g.c.is_default).scalar_subquery()
+    sa.select(_g.c.id).where(_g.c.project_id == text_param("owner"), _g.c.is_default).scalar_subquery()
 )
-_PROJECT: Statement[Any] = Statement(
-    sa.select(_default_group, quotas.limit_of("port"), quotas.used_of("port"))
+# SELECT the owner's default group, limit and use, each network FROM (SELECT 1) LEFT JOIN networks: never without a row
+_one = sa.select(sa.literal_column("1")).subquery("one")
+_GROUND: Statement[Any] = Statement(
+    sa.select(
+        _default_group, quotas.limit_of("port", "owner"), quotas.used_of("port", "owner"), *_context
+    ).select_from(_one.outerjoin(_n, _wanted))
 )
 
 
@@ -138,12 +156,15 @@ async def contexts(tx: Tx, ids: Sequence[str], *, project_id: str | None) -> dic
     return {c.id: c for c in await _CONTEXT.all(tx, ids=list(ids), project_id=project_id)}
 
 
-async def check_project(tx: Tx, quota: quotas.Quotas, project_id: str, adding: int) -> str | None:
-    """The project's default group (None: not made yet), after its port quota was checked. One statement."""
-    row = await _PROJECT.first(tx, project_id=project_id, default_limit=quota.defaults["port"])
-    assert row is not None
-    quotas.check("port", project_id, limit=row[1], used=row[2], adding=adding)
-    return None if row[0] is None else str(row[0])
+async def ground(
+    tx: Tx, quota: quotas.Quotas, ids: Sequence[str], *, seen_by: str | None, owner: str
+) -> Ground:
+    """See Ground; of the networks, those that the project ``seen_by`` sees (None: every). One statement."""
+    found = await _GROUND.all(
+        tx, ids=list(ids), project_id=seen_by, owner=owner, default_limit=quota.defaults["port"]
+    )
+    networks = {row[3]: NetworkContext(*row[3:]) for row in found if row[3] is not None}
+    return Ground(networks, *found[0][:3])
 
 
 class PortMaker:

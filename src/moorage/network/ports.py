@@ -94,11 +94,13 @@ class Ports:
         Raises NetworkNotFound, OverQuota, InvalidInput, MacAddressInUse, IpAddressInUse, IpAddressGenerationFailure,
         SecurityGroupNotFound.
         """
-        found = await port_rows.contexts(tx, [s.network_id for s in specs], project_id=seen_by)
-        default = await port_rows.check_project(tx, self._quotas, project_id, len(specs))
+        ids = [s.network_id for s in specs]
+        ground = await port_rows.ground(tx, self._quotas, ids, seen_by=seen_by, owner=project_id)
+        ground.check_quota(project_id, len(specs))
+        default = ground.default_group
         drafts = []
         for spec in specs:
-            network = found.get(spec.network_id)
+            network = ground.networks.get(spec.network_id)
             if network is None:
                 raise networks.not_found(spec.network_id)
             secured = (

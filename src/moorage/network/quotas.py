@@ -35,22 +35,22 @@ DEFAULTS: Mapping[str, int] = {
 _q = tables.network_quotas
 
 
-def limit_of(resource: str) -> Any:
-    """SQL: the project's limit of a resource; parameters project_id and default_limit."""
+def limit_of(resource: str, project: str = "project_id") -> Any:
+    """SQL: the project's limit of a resource; parameters ``project`` and default_limit."""
     own = (
         sa.select(_q.c.limit)
-        .where(_q.c.project_id == text_param("project_id"))
+        .where(_q.c.project_id == text_param(project))
         .where(_q.c.resource == sa.literal_column(f"'{resource}'"))
         .scalar_subquery()
     )
     return sa.func.coalesce(own, sa.bindparam("default_limit", type_=sa.Integer))
 
 
-def used_of(resource: str) -> Any:
+def used_of(resource: str, project: str = "project_id") -> Any:
     """SQL: how many the project has, counted up to its limit."""
     table = COUNTED[resource]
-    bound = sa.func.greatest(limit_of(resource), sa.literal_column("0"))
-    rows: Any = sa.select(sa.literal_column("1")).where(table.c.project_id == text_param("project_id"))
+    bound = sa.func.greatest(limit_of(resource, project), sa.literal_column("0"))
+    rows: Any = sa.select(sa.literal_column("1")).where(table.c.project_id == text_param(project))
     return (
         sa.select(sa.func.count())
         .select_from(rows.limit(sa.select(bound).scalar_subquery()).subquery())

@@ -118,7 +118,7 @@ class ServerPorts:
     ) -> list[PreparedPort]:
         """Reserve the given ports and make the missing ones, in the order requested.
 
-        Five statements for any number of NICs on networks; one more with security groups by name, one with given
+        Four statements for any number of NICs on networks; one more with security groups by name, one with given
         ports. Raises PortNotFound, PortInUse, NetworkNotFound, ExternalNetworkAttachForbidden, NetworkRequiresSubnet,
         OverQuota, SecurityGroupNotFound and what address allocation raises; the caller then rolls back.
         """
@@ -129,14 +129,15 @@ class ServerPorts:
         own = {p.device_index: p for p in known if p.device_id == server_id and p.created_for_device}
         given = {p.id: p for p in known if p.id in ids}
         wanted = {n.network_id for n in requested if n.network_id} | {p.network_id for p in given.values()}
-        found = await port_rows.contexts(tx, sorted(wanted), project_id=None)
+        ground = await port_rows.ground(tx, self._quotas, sorted(wanted), seen_by=None, owner=project_id)
+        found = ground.networks
         await self._reserve(tx, server_id, project_id, requested, given)
         missing = {
             place: _context(found, nic, project_id)
             for place, nic in enumerate(requested)
             if nic.port_id is None and place not in own
         }
-        made = await self._make(tx, server_id, project_id, requested, missing, security_groups)
+        made = await self._make(tx, server_id, project_id, requested, missing, security_groups, ground)
         ports = {**{i: _of_port(p, found) for i, p in own.items()}, **made}
         for place, nic in enumerate(requested):
             if nic.port_id is not None:
@@ -183,10 +184,12 @@ class ServerPorts:
         requested: Sequence[RequestedNic],
         missing: Mapping[int, port_rows.NetworkContext],
         security_groups: Sequence[str],
+        ground: port_rows.Ground,
     ) -> dict[int, PreparedPort]:
         if not missing:
             return {}
-        default = await port_rows.check_project(tx, self._quotas, project_id, len(missing))
+        ground.check_quota(project_id, len(missing))
+        default = ground.default_group
         if security_groups and list(security_groups) != ["default"]:
             # The default group is made on demand, before a request can name it beside others.
             if "default" in security_groups and default is None:
