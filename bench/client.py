@@ -30,7 +30,8 @@ class Boot(NamedTuple):
 class Pace:
     """When to look whether a server is ACTIVE: first shortly before it should be, then often.
 
-    Looking costs the server CPU, so it is done two or three times a boot. A first look that finds the server ACTIVE
+    Looking costs the server CPU, so it is done three or four times a boot, however much boots differ: each pause is
+    longer than the one before, and a boot seems to have taken a twentieth longer than it did. A first look that finds the server ACTIVE
     was too late, and its boot seems longer than it was: the next first look is much earlier.
     """
 
@@ -43,7 +44,7 @@ class Pace:
 
     def next(self, looks: int) -> float:
         """Seconds until the next look."""
-        return max(0.002, 0.03 * self.first) * 1.15**looks
+        return max(0.002, 0.06 * self.first) * 1.3**looks
 
 
 class Client:
