@@ -180,7 +180,7 @@ async def test_what_the_next_poll_does_not_acknowledge_comes_again_at_once(serve
     (first,) = await client.poll()
     server.link._dispatcher._again_after = 3600.0
     await server.send("h1", StartGuest(server_id="g2"), operation="op2")
-    (second,) = await client.poll(after=first.seq, wait=20)
+    (second,) = await client.poll(after=first.seq, wait=60)
     # Its answer was lost, and the host does not know: it acknowledges what it had before.
     assert await client.poll(after=first.seq, wait=300) == [second]
     assert await client.poll(after=second.seq) == []

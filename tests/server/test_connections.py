@@ -125,7 +125,7 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
     """What still comes until the server closes."""
     got = b""
     with contextlib.suppress(ConnectionError):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             while chunk := await reader.read(1 << 16):
                 got += chunk
     return got
