@@ -19,6 +19,7 @@ import uvloop
 from oslo_config import cfg
 
 from moorage.core import config, log
+from moorage.core.memory import settle
 from moorage.server.allinone import AllInOne
 from moorage.server.options import options
 from moorage.store import database
@@ -85,6 +86,7 @@ async def serve(state: Path, hosts: int) -> None:
     conf = configuration(state, hosts)
     log.configure(level="WARNING")
     async with AllInOne(conf, lambda line: print(f"  {line}", file=sys.stderr, flush=True)).running():
+        settle()
         say({"up": True, "pid": os.getpid(), "state": str(state)})
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(

@@ -16,6 +16,7 @@ import uvloop
 
 from moorage.api import RequestContext
 from moorage.core import log
+from moorage.core.memory import settle
 from moorage.placement.http.routes import build_api
 from moorage.placement.service import PlacementService
 from moorage.store.database import Database
@@ -37,6 +38,7 @@ async def serve(url: str, port: int) -> None:
         service = PlacementService(database, signals)
         began = time.perf_counter()
         await service.start()
+        settle()
         print(
             json.dumps({"index": time.perf_counter() - began, "providers": len(service.index.columns)}),
             flush=True,

@@ -23,6 +23,7 @@ from moorage.cli.operations import app as operations_app
 from moorage.cli.simulate import simulate
 from moorage.core import config as core_config
 from moorage.core import log
+from moorage.core.memory import settle
 from moorage.lab.commands import app as lab_app
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def _role(name: str, config_file: list[Path] | None) -> None:
     async def serve() -> None:
         async with programs.running(conf, Role(name)) as cloud:
             _reloading(cloud)
+            settle()
             listening = "".join(f", {api} {cloud.url(api)}" for api in cloud.ports)
             typer.echo(f"moorage: {name} is ready{listening}", err=True)
             await _told_to_stop()
@@ -142,6 +144,7 @@ async def _up(allinone: "AllInOne") -> None:
     stopped = asyncio.create_task(_told_to_stop())
     async with allinone.running() as cloud:
         _reloading(cloud)
+        settle()
         state = allinone.state
         typer.echo(
             f"moorage: ready. compute {cloud.url('compute')}/v2.1, placement {cloud.url('placement')}, "

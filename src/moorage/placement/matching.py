@@ -108,7 +108,7 @@ class Matcher:
         return rows
 
 
-class First(msgspec.Struct, frozen=True):
+class First(msgspec.Struct, frozen=True, gc=False):
     """The first candidate of a tree (None: it has none) as of the tree's count of changes, and whether it is all."""
 
     changes: int

@@ -59,7 +59,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return groups, self.isolate, self.same_subtree, self.root_required, self.root_forbidden, self.nested
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One way to serve a request: `mappings` says which providers serve which group's suffix.
 
     `rendered` is for faces that show it: what they made of it, kept as long as the candidate is.
