@@ -272,6 +272,75 @@ OLDER: Mapping[str, tuple[Version, Make]] = {
 }
 
 
+def _pair(plural: str, name: str, /, **fields: Any) -> dict[str, tuple[Make, ...]]:
+    """A bulk create of a resource in the world's network."""
+    return {
+        f"POST /v2.0/{plural}": (
+            lambda w: Ask({name + "s": [{k: _filled(w, v) for k, v in fields.items()}]}),
+        )
+    }
+
+
+def _filled(world: World, value: Any) -> Any:
+    return getattr(world, value[1:]) if isinstance(value, str) and value.startswith("@") else value
+
+
+def _server(more: dict[str, Any]) -> Make:
+    def make(world: World) -> Ask:
+        ask = COMPUTE["POST /v2.1/servers"](world)
+        return Ask({"server": {**ask.body["server"], **more}})
+
+    return make
+
+
+_PAGE: tuple[Make, ...] = (lambda _: Ask(query="limit=1"),)
+# Requests of the same kinds that get answers with more in them; in old versions some may be refused.
+MORE: Mapping[str, tuple[Make, ...]] = {
+    **dict.fromkeys(
+        (
+            "GET /v2.1/servers", "GET /v2.1/servers/detail", "GET /v2.1/flavors", "GET /v2.1/flavors/detail",
+            "GET /v2.1/os-keypairs", f"GET {_S}/os-instance-actions", "GET /v2.0/networks", "GET /v2.0/subnets",
+            "GET /v2.0/ports", "GET /v2.0/security-groups", "GET /v2.0/security-group-rules",
+        ),
+        _PAGE,
+    ),
+    "GET /moorage/v1/operations": (lambda _: Ask(query="limit=1&state=all"),),
+    "GET /v2.1/os-hypervisors": (*_PAGE, lambda _: Ask(query="with_servers=true")),
+    "GET /v2.1/os-hypervisors/detail": (*_PAGE, lambda _: Ask(query="with_servers=true")),
+    "POST /v2.1/servers": (_server({"adminPass": "p"}), _server({"return_reservation_id": True})),
+    "POST /v2.1/os-keypairs": (_of("keypair", name="n"),),
+    "PUT /v2.1/os-services/{service_id}": (
+        lambda w: Ask(
+            {"host": w.host, "binary": "nova-compute", "disabled_reason": "r"},
+            at={"service_id": "disable-log-reason"},
+        ),
+    ),
+    **_pair("networks", "network", name="n"),
+    **_pair(
+        "subnets",
+        "subnet",
+        network_id="@network",
+        cidr="10.8.0.0/24",
+        ip_version=4,
+        host_routes=[{"destination": "10.7.0.0/24", "nexthop": "10.8.0.9"}],
+    ),
+    **_pair(
+        "ports",
+        "port",
+        network_id="@network",
+        allowed_address_pairs=[
+            {"ip_address": "10.9.0.77"},
+            {"ip_address": "10.9.0.78", "mac_address": "fa:16:3e:00:00:01"},
+        ],
+        extra_dhcp_opts=[{"opt_name": "mtu", "opt_value": "1400"}],
+    ),
+    **_pair("security-groups", "security_group", name="n"),
+    **_pair(
+        "security-group-rules", "security_group_rule", security_group_id="@group", direction="egress", protocol="udp"
+    ),
+}  # fmt: skip
+
+
 def ask_of(world: World, row: Row, version: Version | None = None) -> Ask:
     """The row of the tables above for an endpoint, at the newest version that has it unless another is given.
 
@@ -287,9 +356,15 @@ def ask_of(world: World, row: Row, version: Version | None = None) -> Ask:
     return make(world) if make is not None else Ask()
 
 
-def prepare(world: World, row: Row, version: Version | None = None) -> Sent:
-    """The request for an endpoint."""
-    ask = ask_of(world, row, version)
+def more_of(world: World, row: Row) -> list[Ask]:
+    """Further requests of an endpoint, whose answers have more in them."""
+    plain = row.name.partition(" ")[2].partition(" (")[0]
+    return [make(world) for make in MORE.get(plain, ())]
+
+
+def prepare(world: World, row: Row, ask: Ask | None = None) -> Sent:
+    """The request for an endpoint: its usual one, unless another is given."""
+    ask = ask or ask_of(world, row)
     path = row.path
     for name, value in ask.at.items():
         path = path.replace(f"{{{name}}}", value)

@@ -130,6 +130,19 @@ def versions_of(row: Row) -> list[Version]:
     return sorted({v for v in found | before if first <= v <= last} | {first, last})
 
 
+def declared(schema: Any) -> set[tuple[str, str]]:
+    """The type and name of each field that a narrowed schema has."""
+    if isinstance(schema, list):
+        return {found for each in schema for found in declared(each)}
+    if not isinstance(schema, dict):
+        return set()
+    properties = schema.get("properties", {})
+    own = {(str(schema.get("title", "")), name) for name in properties}
+    return own.union(
+        *map(declared, properties.values()), *(declared(v) for k, v in schema.items() if k != "properties")
+    )
+
+
 def seen(schema: Any, value: Any) -> Iterator[tuple[str, str]]:
     """The type and name of each field of a narrowed schema that a value has."""
     for each in schema.get("anyOf", ()):

@@ -102,8 +102,10 @@ class PortAddress(msgspec.Struct):
 
 
 class AllowedPair(msgspec.Struct):
+    """Without a ``mac_address`` it is that of the port."""
+
     ip_address: str
-    mac_address: str
+    mac_address: str | UnsetType = UNSET
 
 
 class Port(Standard, kw_only=True):
