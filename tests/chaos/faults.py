@@ -84,6 +84,12 @@ class Faults:
             await self._world.restart_postgres(number, chance.uniform(0, 4))
             self._postgres_down = False
 
+    async def fail_over_postgres(self, chance: random.Random) -> None:
+        if not self._postgres_down:
+            self._postgres_down = True
+            await self._world.fail_over(chance.uniform(0, 4))
+            self._postgres_down = False
+
     async def sever_connections(self, chance: random.Random) -> None:
         """All of them, or some."""
         if self._postgres_down:
@@ -99,11 +105,19 @@ class Faults:
 
     async def cut_agents_off(self, chance: random.Random) -> None:
         """Some agents reach nobody for a while."""
+        await self._cut_off(chance, 3, chance.uniform(2, 12))
+
+    async def lose_agents(self, chance: random.Random) -> None:
+        """A rack reaches nobody for so long that its hosts are taken for silent, and then it is back."""
+        await self._cut_off(chance, 100, self._world.setting.down_time + 15)
+
+    async def _cut_off(self, chance: random.Random, share: int, seconds: float) -> None:
         weather = self._world.proxy.weather
         groups = [fleet.name for fleet in self._world.fleets]
-        weather.cut_off = frozenset(chance.sample(groups, max(1, len(groups) // 3)))
-        await asyncio.sleep(chance.uniform(2, 12))
-        weather.cut_off = frozenset()
+        cut = frozenset(chance.sample(groups, max(1, len(groups) // share)))
+        weather.cut_off |= cut
+        await asyncio.sleep(seconds)
+        weather.cut_off -= cut
 
     async def storm(self, chance: random.Random) -> None:
         """Slow, lost and doubled requests and answers for a while."""

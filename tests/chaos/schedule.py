@@ -36,8 +36,10 @@ FAULTS: Mapping[str, int] = {
     "stop_conductor": 1,
     "restart_postgres_fast": 1,
     "restart_postgres_immediate": 1,
+    "fail_over_postgres": 1,
     "sever_connections": 3,
     "cut_agents_off": 2,
+    "lose_agents": 1,
     "storm": 3,
 }
 

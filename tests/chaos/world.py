@@ -26,6 +26,7 @@ from tests.chaos.proxy import Proxy
 from tests.support.identity import Identity
 from tests.support.identity import identity as running_identity
 from tests.support.ports import free_ports
+from tests.support.standby import Pair
 
 # A killed process loses nothing without fsync; only a lost machine would.
 _POSTGRES = {**SETTINGS, "fsync": "off", "full_page_writes": "off", "max_connections": "200"}
@@ -39,7 +40,10 @@ racks:
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """How large, and how wild. ``every``: mean seconds between two actions of a user, and between two faults."""
+    """How large, and how wild. ``every``: mean seconds between two actions of a user, and between two faults.
+
+    ``down_time``: seconds without a report after which a host is silent.
+    """
 
     seed: int
     seconds: float
@@ -47,6 +51,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     groups: int = 6
     real: bool = False
     lease: float = 30.0
+    down_time: float = 25.0
     action_every: float = 0.5
     fault_every: float = 4.0
     fault_rate: float = 0.03
@@ -61,7 +66,8 @@ class World:
         self.setting = setting
         self.folder = folder
         self.logs = folder / "logs"
-        self.postgres = EmbeddedPostgres(folder / "postgres", _POSTGRES)
+        self.postgres = Pair(folder / "postgres", _POSTGRES)
+        self.upstreams = EmbeddedPostgres(folder / "upstreams", _POSTGRES)
         self.apis: list[Program] = []
         self.conductors: list[Program] = []
         self.fleets: list[Program] = []
@@ -85,10 +91,10 @@ class World:
         async with contextlib.AsyncExitStack() as stack:
             await asyncio.to_thread(self.postgres.start)
             stack.push_async_callback(self._end_postgres)
-            await asyncio.to_thread(self.postgres.create, "moorage")
+            await asyncio.to_thread(self.upstreams.start)
             await asyncio.to_thread(migrations.upgrade, self.url)
             self.identity = await stack.enter_async_context(
-                running_identity(self.postgres.url(), self.folder / "upstream", images=True)
+                running_identity(self.upstreams.url(), self.folder / "upstream", images=True)
             )
             self.image = await _upload(self.identity)
             ovn = await self._ovn(stack)
@@ -101,21 +107,32 @@ class World:
     @property
     def url(self) -> str:
         """Of the cloud's database."""
-        return self.postgres.url("moorage")
+        return self.postgres.url
 
     def database(self) -> Database:
         """A handful of connections of the run's own; to be opened."""
         return Database(self.url, size=2)
 
     async def restart_postgres(self, number: signal.Signals, down: float) -> None:
-        """SIGINT: fast, SIGQUIT: immediate; it stays down for a while."""
-        pid = int((self.postgres.data / "postmaster.pid").read_text().split()[0])
-        os.kill(pid, number)
-        async with asyncio.timeout(180):
-            while Path(f"/proc/{pid}").exists():
-                await asyncio.sleep(0.05)
+        """SIGINT: fast, SIGQUIT: immediate; it stays down for a while. Keystone's and Glance's too."""
+        servers = (self.postgres.primary, self.upstreams)
+        for server in servers:
+            pid = int((server.data / "postmaster.pid").read_text().split()[0])
+            os.kill(pid, number)
+            async with asyncio.timeout(180):
+                while Path(f"/proc/{pid}").exists():
+                    await asyncio.sleep(0.05)
         await asyncio.sleep(down)
-        await asyncio.to_thread(self.postgres.start_again)
+        for server in servers:
+            await asyncio.to_thread(server.start_again)
+        await asyncio.to_thread(self.postgres.in_step)
+
+    async def fail_over(self, down: float) -> None:
+        """The cloud's primary is lost, after a while its standby is promoted, and a new standby is made."""
+        await asyncio.to_thread(self.postgres.lose_primary)
+        await asyncio.sleep(down)
+        await asyncio.to_thread(self.postgres.promote)
+        await asyncio.to_thread(self.postgres.renew)
 
     async def stop_programs(self) -> dict[str, int | None]:
         """Stop ours in order, hosts last; the exit status of each that was running."""
@@ -148,6 +165,7 @@ class World:
 
     async def _end_postgres(self) -> None:
         await asyncio.to_thread(self.postgres.stop)
+        await asyncio.to_thread(self.upstreams.stop)
 
     async def _control_plane(self, ovn: dict[str, str]) -> None:
         shared = {
@@ -158,7 +176,10 @@ class World:
             "MOORAGE_IMAGE_URL": self.identity.image_url,
             "MOORAGE_AGENT_CA_KEY": str(self.folder / "agents-ca.key"),
             "MOORAGE_AGENT_CA_CERTS": str(self.folder / "agents-ca.crt"),
+            "MOORAGE_SERVICE_DOWN_TIME": str(self.setting.down_time),
             "MOORAGE_CONDUCTOR_LEASE": str(self.setting.lease),
+            # Few enough that boots wait for room.
+            "MOORAGE_CONDUCTOR_OPERATIONS_PER_HOST": "3",
             "MOORAGE_QUOTA_INSTANCES": "100",
             "MOORAGE_QUOTA_CORES": "100",
             **ovn,

@@ -1,88 +1,18 @@
-"""Failover: a primary and a synchronous standby from the same binaries; the primary dies, the standby is promoted."""
+"""Failover: the primary dies and its synchronous standby is promoted; then the other way round."""
 
 import asyncio
-import os
 import shutil
-import signal
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from moorage.server import migrations
 from moorage.store.database import Database
-from moorage.store.embedded import SETTINGS, EmbeddedPostgres
 from moorage.store.errors import StoreUnavailable
 from moorage.store.signals import Signals
-
-_SETTINGS = {**SETTINGS, "fsync": "off", "hot_standby": "on"}
-
-
-class Pair:
-    """``url`` names both; whoever may be written to is found by who connects."""
-
-    def __init__(self, folder: Path) -> None:
-        self.primary = EmbeddedPostgres(folder / "a", _SETTINGS)
-        follows = {"primary_conninfo": f"user=postgres host={folder / 'a'}"}
-        self.standby = EmbeddedPostgres(folder / "b", {**_SETTINGS, **follows})
-
-    def start(self) -> None:
-        self.primary.start()
-        self.primary.create("moorage")
-        assert _socket(self.primary) == str(self.primary.data)
-        self._copy_to(self.standby.data)
-        self.standby.start()
-        with psycopg.connect(self.primary.url(), autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            connection.execute("SELECT pg_reload_conf()")
-            while not connection.execute(
-                "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
-            ).fetchone():
-                connection.execute("SELECT pg_sleep(0.05)")
-        hosts = f"{_socket(self.primary)},{_socket(self.standby)}"
-        self.url = f"postgresql://postgres@/moorage?host={hosts}&target_session_attrs=read-write"
-
-    def _copy_to(self, folder: Path) -> None:
-        server = self.primary._server
-        folder.mkdir(mode=0o700)
-        if server.system_user is not None:
-            shutil.chown(folder, server.system_user)
-        words = (
-            "-h",
-            _socket(self.primary),
-            "-U",
-            "postgres",
-            "-D",
-            str(folder),
-            "--write-recovery-conf",
-            "--checkpoint=fast",
-        )
-        subprocess.run((str(server.bin_path / "pg_basebackup"), *words), user=server.system_user, check=True)
-        # The socket is in the folder, and the copy's server would take its lock for another's.
-        (folder / ".s.PGSQL.5432.lock").unlink()
-
-    def lose_primary(self) -> None:
-        """As when its machine dies."""
-        pid = int((self.primary.data / "postmaster.pid").read_text().split()[0])
-        os.kill(pid, signal.SIGQUIT)
-        while Path(f"/proc/{pid}").exists():
-            time.sleep(0.02)
-
-    def promote(self) -> None:
-        with psycopg.connect(self.standby.url(), autocommit=True) as connection:
-            connection.execute("SELECT pg_promote()")
-
-    def stop(self) -> None:
-        self.standby.stop()
-        self.primary.stop()
-
-
-def _socket(server: EmbeddedPostgres) -> str:
-    return server.url().partition("?host=")[2]
+from tests.support.standby import Pair
 
 
 @pytest.fixture
@@ -139,6 +69,12 @@ async def test_a_promoted_standby_is_found_and_has_everything_that_was_committed
     async with asyncio.timeout(180):
         while not unsure:
             await asyncio.sleep(0.01)
+    before = len(acknowledged)
+    await asyncio.to_thread(pair.promote)
+    await more(before + 50)
+    # And back again: a new standby is made where the old primary was, and has its turn.
+    await asyncio.to_thread(pair.renew)
+    await asyncio.to_thread(pair.lose_primary)
     before = len(acknowledged)
     await asyncio.to_thread(pair.promote)
     await more(before + 50)
