@@ -215,6 +215,12 @@ async def test_a_deleted_guest_may_wait_for_its_host_to_return(world: World):
     assert report.clean
 
 
+async def test_an_address_may_be_outside_of_pools_that_changed_since_it_was_given(world: World):
+    gone = "DELETE FROM allocation_pools"
+    assert {f.invariant for f in (await world.audit(gone)).findings} == {"address.pool"}
+    assert (await world.audit(gone, "UPDATE subnets SET updated_at = now() + interval '1 second'")).clean
+
+
 async def test_the_report_as_text(world: World):
     assert render(await world.audit()).splitlines()[-1] == "audit: clean"
     report = await world.audit("UPDATE inventories SET total = 9 WHERE provider_id = 'PS'")

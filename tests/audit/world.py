@@ -81,8 +81,9 @@ CONSISTENT = (
     # A network of two subnets; each server has a port with an address of each.
     "INSERT INTO networks (id, project_id, mtu) VALUES ('n', 'p', 1442)",
     "INSERT INTO segments (id, network_id, network_type) VALUES ('seg', 'n', 'geneve')",
-    """INSERT INTO subnets (id, network_id, project_id, ip_version, cidr, gateway_ip) VALUES
-        ('v4', 'n', 'p', 4, '10.0.0.0/24', '10.0.0.1'), ('v6', 'n', 'p', 6, 'fd00::/64', NULL)""",
+    """INSERT INTO subnets (id, network_id, project_id, ip_version, cidr, gateway_ip, updated_at) VALUES
+        ('v4', 'n', 'p', 4, '10.0.0.0/24', '10.0.0.1', now() - interval '2 hours'),
+        ('v6', 'n', 'p', 6, 'fd00::/64', NULL, now() - interval '2 hours')""",
     """INSERT INTO allocation_pools (subnet_id, start, "end") VALUES
         ('v4', '10.0.0.2', '10.0.0.99'), ('v4', '10.0.0.200', '10.0.0.254'), ('v6', 'fd00::2', 'fd00::ffff')""",
     """INSERT INTO ports (id, network_id, project_id, mac_address, device_id, device_owner, created_for_device, status,

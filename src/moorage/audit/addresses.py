@@ -144,7 +144,8 @@ INVARIANTS = (
         judge=unique,
     ),
     Invariant(
-        # Only of ports made for servers is it known whether the address was asked for. SLAAC makes its own.
+        # Only of ports made for servers is it known whether the address was asked for. SLAAC makes its own. A subnet's
+        # pools may change and leave out what was given: they hold for what came after.
         name="address.pool",
         sentence="an address that nobody asked for comes from the pools",
         things="""
@@ -157,7 +158,7 @@ INVARIANTS = (
                 SELECT coalesce(jsonb_agg(jsonb_build_array(a.start, a."end")), '[]') AS pools
                 FROM allocation_pools a WHERE a.subnet_id = s.id
             ) a
-            WHERE v.requested_networks->p.device_index->>'fixed_ip' IS NULL
+            WHERE v.requested_networks->p.device_index->>'fixed_ip' IS NULL AND p.created_at >= s.updated_at
               AND coalesce(s.ipv6_address_mode, '') NOT IN ('slaac', 'dhcpv6-stateless')
         """,
         judge=in_pools,
