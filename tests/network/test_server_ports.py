@@ -65,7 +65,7 @@ async def test_statements_of_one_nic(world):
         await world.service.prepare_ports(
             tx, server_id="s1", project_id="p1", requested=[RequestedNic(network_id=network)]
         )
-        assert tx.statements == 4
+        assert tx.statements == 3
     async with world.database.transaction() as tx:
         await world.service.bind_ports(tx, server_id="s1", host="h1")
         assert tx.statements == 2

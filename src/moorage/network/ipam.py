@@ -96,18 +96,28 @@ _taken: Any = (
     .where(_ips.c.subnet_id == _offers.c.subnet_id, _ips.c.address == _offers.c.address)
     .correlate(_offers)
 )
-_TAKE: Statement[Any] = Statement(
-    postgresql.insert(_ips)
-    .from_select(
-        ["port_id", "subnet_id", "address"],
-        sa.select(_offers.c.port_id, _offers.c.subnet_id, _offers.c.address)
-        .ext(postgresql.distinct_on(_offers.c.slot))
-        .where(~_taken.exists())
-        .order_by(_offers.c.slot, _offers.c.place),
+
+
+def taking(*ports: Any) -> Any:
+    """SQL: take, for each request, the first address offered that nobody has; ``offered`` gives the parameters.
+
+    ``ports``: a column of ids, where only these are to have one.
+    """
+    return (
+        postgresql.insert(_ips)
+        .from_select(
+            ["port_id", "subnet_id", "address"],
+            sa.select(_offers.c.port_id, _offers.c.subnet_id, _offers.c.address)
+            .ext(postgresql.distinct_on(_offers.c.slot))
+            .where(~_taken.exists(), *(_offers.c.port_id.in_(sa.select(ids)) for ids in ports))
+            .order_by(_offers.c.slot, _offers.c.place),
+        )
+        .on_conflict_do_nothing()
+        .returning(_ips.c.port_id, _ips.c.subnet_id, _ips.c.address)
     )
-    .on_conflict_do_nothing()
-    .returning(_ips.c.subnet_id, _ips.c.address)
-)
+
+
+_TAKE: Statement[Any] = Statement(taking())
 _USED: Statement[Any] = Statement(
     sa.select(_ips.c.address).where(_ips.c.subnet_id == text_param("subnet_id"))
 )
@@ -125,7 +135,7 @@ async def allocate(
     subnets has one left; the caller's transaction must then be rolled back.
     """
     given: dict[int, tuple[str, str]] = {}
-    offers = _first_offers(requests, pools, chance)
+    offers = first_offers(requests, pools, chance)
     for _ in range(_ROUNDS):
         given.update(await _take(tx, requests, offers))
         missing = [slot for slot in range(len(requests)) if slot not in given]
@@ -141,9 +151,10 @@ async def allocate(
     raise _exhausted(pools[requests[missing[0]].subnet_ids[-1]])
 
 
-def _first_offers(
+def first_offers(
     requests: Sequence[AddressRequest], pools: Mapping[str, Pool], chance: random.Random
 ) -> Offers:
+    """Random addresses for each request, of its first subnet, or the one it names."""
     offered: dict[str, set[str]] = {}
     for request in requests:
         if request.address is not None:
@@ -159,19 +170,28 @@ def _first_offers(
     return offers
 
 
-async def _take(tx: Tx, requests: Sequence[AddressRequest], offers: Offers) -> dict[int, tuple[str, str]]:
+def offered(requests: Sequence[AddressRequest], offers: Offers) -> dict[str, list[Any]]:
+    """The parameters of ``taking``."""
     flat = [
         (slot, requests[slot].port_id, subnet_id, address)
         for slot, choices in offers.items()
         for subnet_id, address in choices
     ]
-    if not flat:
+    names = ("slots", "port_ids", "subnet_ids", "addresses")
+    return {name: [row[i] for row in flat] for i, name in enumerate(names)}
+
+
+def taken_by(offers: Offers, taken: Iterable[tuple[str, str]]) -> dict[int, tuple[str, str]]:
+    """Who got what was taken (subnet, address): no address is offered twice."""
+    slot_of = {offer: slot for slot, choices in offers.items() for offer in choices}
+    return {slot_of[each]: each for each in taken}
+
+
+async def _take(tx: Tx, requests: Sequence[AddressRequest], offers: Offers) -> dict[int, tuple[str, str]]:
+    if not any(offers.values()):
         return {}
-    slots, port_ids, subnet_ids, addresses = zip(*flat, strict=True)
-    taken = await _TAKE.all(tx, slots=slots, port_ids=port_ids, subnet_ids=subnet_ids, addresses=addresses)
-    # No address is offered twice, so what was taken tells for which request.
-    slot_of = {(subnet_id, address): slot for slot, _, subnet_id, address in flat}
-    return {slot_of[row[0], row[1]]: (row[0], row[1]) for row in taken}
+    taken = await _TAKE.all(tx, **offered(requests, offers))
+    return taken_by(offers, [(subnet_id, address) for _, subnet_id, address in taken])
 
 
 async def _offers_of_rest(

@@ -1,11 +1,11 @@
-"""Making ports: one statement for any number of rows with their security groups, one more for all their addresses.
+"""Making ports: one statement for any number of rows with their security groups and addresses.
 
 MAC addresses are random below the operator's prefix; the unique constraint (network, MAC) tells a collision, and the
 port that lost gets another one.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql
 
 from moorage.core.ids import new_id
 from moorage.network import errors, ipam, quotas, rows, selects, tables
+from moorage.network.model import AddressRequest
 from moorage.store.database import Tx
 from moorage.store.statement import Statement, text_param, texts_param
 
@@ -116,7 +117,8 @@ _FIELDS = (
 _COLUMNS = ("id", "network_id", "mac_address", *_FIELDS)
 # WITH made AS (INSERT INTO ports SELECT .. FROM jsonb_to_recordset(rows) ON CONFLICT DO NOTHING RETURNING id, created_at),
 #      linked AS (INSERT INTO port_security_groups SELECT made.id, each group of its row)
-# SELECT id, created_at FROM made
+#      taken AS (INSERT INTO port_fixed_ips: see ``ipam``)
+# SELECT id, created_at, subnet_id, address FROM made LEFT JOIN taken: a row for each address
 _given = (
     sa.func.jsonb_to_recordset(sa.bindparam("rows", type_=postgresql.JSONB))
     .table_valued(
@@ -148,7 +150,12 @@ _linked = (
     )
     .cte("linked")
 )
-_INSERT: Statement[Any] = Statement(sa.select(_made.c.id, _made.c.created_at).add_cte(_linked))
+_taken = ipam.taking(_made.c.id).cte("taken")
+_INSERT: Statement[Any] = Statement(
+    sa.select(_made.c.id, _made.c.created_at, _taken.c.subnet_id, _taken.c.address)
+    .select_from(_made.outerjoin(_taken, _taken.c.port_id == _made.c.id))
+    .add_cte(_linked)
+)
 
 
 async def contexts(tx: Tx, ids: Sequence[str], *, project_id: str | None) -> dict[str, NetworkContext]:
@@ -180,49 +187,54 @@ class PortMaker:
         return f"{self._prefix}:{tail >> 16:02x}:{tail >> 8 & 255:02x}:{tail & 255:02x}"
 
     async def make(self, tx: Tx, drafts: Sequence[PortDraft]) -> list[MadePort]:
-        """Insert the ports and give them addresses: two statements, unless something was taken.
+        """Insert the ports and give them addresses: one statement, unless something was taken.
 
         Raises MacAddressInUse, MacAddressGenerationFailure, and what ``ipam`` raises.
         """
-        if not drafts:
-            return []
-        ids = [new_id() for _ in drafts]
-        macs: list[str] = [""] * len(drafts)
-        made: dict[int, datetime] = {}
+        made: dict[int, MadePort] = {}
         for _ in range(8):
             missing = [i for i in range(len(drafts)) if i not in made]
-            for i in missing:
-                macs[i] = drafts[i].mac or self.random_mac()
-            created = await self._insert(tx, {ids[i]: _row(ids[i], macs[i], drafts[i]) for i in missing})
-            made.update({i: created[ids[i]] for i in missing if ids[i] in created})
-            if len(made) == len(drafts):
-                break
+            if not missing:
+                return [made[i] for i in range(len(drafts))]
+            found = await self._insert(tx, [drafts[i] for i in missing])
+            made.update({missing[place]: port for place, port in found.items()})
             _check_macs([drafts[i] for i in missing if i not in made])
-        else:
-            raise errors.MacAddressGenerationFailure(f"No free MAC address was found below {self._prefix}.")
-        addresses = await self._addresses(tx, ids, macs, drafts)
-        return [
-            MadePort(id=ids[i], mac=macs[i], created_at=made[i], fixed_ips=addresses[ids[i]], draft=draft)
-            for i, draft in enumerate(drafts)
-        ]
+        raise errors.MacAddressGenerationFailure(f"No free MAC address was found below {self._prefix}.")
 
-    async def _insert(self, tx: Tx, given: Mapping[str, dict[str, Any]]) -> dict[str, datetime]:
-        return {row[0]: row[1] for row in await _INSERT.all(tx, rows=list(given.values()))}
-
-    async def _addresses(
-        self, tx: Tx, ids: Sequence[str], macs: Sequence[str], drafts: Sequence[PortDraft]
-    ) -> dict[str, list[dict[str, str]]]:
-        requests, pools = [], {}
+    async def _insert(self, tx: Tx, drafts: Sequence[PortDraft]) -> dict[int, MadePort]:
+        """Those whose MAC address was free, by their place."""
+        ids = [new_id() for _ in drafts]
+        macs = [draft.mac or self.random_mac() for draft in drafts]
+        requests: list[AddressRequest] = []
+        pools: dict[str, ipam.Pool] = {}
         for port_id, mac, draft in zip(ids, macs, drafts, strict=True):
             subnets = draft.network.subnets
             requests += ipam.plan_addresses(port_id, mac, subnets, draft.fixed_ips)
             pools.update({s["id"]: ipam.pool_of(s) for s in subnets if s["id"] not in pools})
-        found: dict[str, list[dict[str, str]]] = {port_id: [] for port_id in ids}
-        if requests:
-            given = await ipam.allocate(tx, requests, pools, self._chance)
-            for request, address in zip(requests, given, strict=True):
-                found[request.port_id].append(address)
-        return found
+        offers = ipam.first_offers(requests, pools, self._chance)
+        rows = [_row(*each) for each in zip(ids, macs, drafts, strict=True)]
+        found = await _INSERT.all(tx, rows=rows, **ipam.offered(requests, offers))
+        created = {row[0]: row[1] for row in found}
+        given = ipam.taken_by(offers, [(row[2], row[3]) for row in found if row[2] is not None])
+        mine = [slot for slot, request in enumerate(requests) if request.port_id in created]
+        if rest := [slot for slot in mine if slot not in given]:
+            late = await ipam.allocate(tx, [requests[slot] for slot in rest], pools, self._chance)
+            given.update(zip(rest, ((a["subnet_id"], a["ip_address"]) for a in late), strict=True))
+        addresses: dict[str, list[dict[str, str]]] = {port_id: [] for port_id in created}
+        for slot in mine:
+            subnet_id, address = given[slot]
+            addresses[requests[slot].port_id].append({"subnet_id": subnet_id, "ip_address": address})
+        return {
+            place: MadePort(
+                id=port_id,
+                mac=macs[place],
+                created_at=created[port_id],
+                fixed_ips=addresses[port_id],
+                draft=drafts[place],
+            )
+            for place, port_id in enumerate(ids)
+            if port_id in created
+        }
 
 
 def _row(port_id: str, mac: str, draft: PortDraft) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class ServerPorts:
     ) -> list[PreparedPort]:
         """Reserve the given ports and make the missing ones, in the order requested.
 
-        Four statements for any number of NICs on networks; one more with security groups by name, one with given
+        Three statements for any number of NICs on networks; one more with security groups by name, one with given
         ports. Raises PortNotFound, PortInUse, NetworkNotFound, ExternalNetworkAttachForbidden, NetworkRequiresSubnet,
         OverQuota, SecurityGroupNotFound and what address allocation raises; the caller then rolls back.
         """
