@@ -4,8 +4,10 @@ An endpoint without a row here is sent its path alone, which is right for most t
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
+import httpx
 import msgspec
 
 from moorage.agent import identity
@@ -13,6 +15,8 @@ from moorage.api.versions import Version
 from moorage.core.ids import new_id
 from moorage.wire.tickets import Ticket
 from tests.support.faces import Row
+from tests.support.roles import shown
+from tests.support.undo import undoing
 from tests.support.world import MARK, SPEC, World
 
 
@@ -370,3 +374,13 @@ def prepare(world: World, row: Row, ask: Ask | None = None) -> Sent:
         path = path.replace(f"{{{name}}}", value)
     url = world.path(row.port, path) + (f"?{ask.query}" if ask.query else "")
     return Sent(row.endpoint.method, url, row.headers, ask.body, ask.undone)
+
+
+async def send(app: Any, sent: Sent, headers: dict[str, str]) -> httpx.Response:
+    """Ask the application; it changes nothing where the request says so."""
+    transport = httpx.ASGITransport(shown(app))
+    async with httpx.AsyncClient(transport=transport, base_url="http://cloud", trust_env=False) as client:
+        with undoing() if sent.undone else nullcontext():
+            return await client.request(
+                sent.method, sent.url, headers={**sent.headers, **headers}, json=sent.body
+            )

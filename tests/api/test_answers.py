@@ -1,54 +1,30 @@
 """The OpenAPI documents are true: real answers of every endpoint are of the types that they say, at every version."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import msgspec
-import pytest
 
 from moorage.api.versions import Version, text
-from tests.api.requests import Ask, ask_of, more_of, prepare
-from tests.support.cloud import TestCloud, running_cloud
+from tests.api.requests import Ask, ask_of, more_of, prepare, send
+from tests.support.cloud import TestCloud
 from tests.support.documents import answer_of, declared, seen, versions_of
 from tests.support.faces import Row, app_of, rows_of
-from tests.support.identity import Identity
-from tests.support.roles import credentials_of, shown
-from tests.support.undo import UndoDatabase, undoing
+from tests.support.roles import credentials_of
+from tests.support.undo import UndoDatabase
 from tests.support.world import World, make_world
 
 CALLERS = ("host", "admin", "member")
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[UndoDatabase]:
-    found = UndoDatabase(database_url)
-    await found.open()
-    yield found
-    await found.close()
-
-
-@pytest.fixture
-async def cloud(database: UndoDatabase, identity: Identity) -> AsyncIterator[TestCloud]:
-    async with running_cloud(database, identity, hosts=2) as found:
-        yield found
 
 
 async def ask(
     app: Any, world: World, row: Row, version: Version, credential: dict[str, str], what: Ask
 ) -> httpx.Response:
     """Send the endpoint's request at a version; it changes nothing."""
-    sent = prepare(world, row, what)
-    headers = {**sent.headers, **credential}
+    headers = dict(credential)
     if row.version is not None:
         headers["OpenStack-API-Version"] = f"{row.port} {text(version)}"
-    transport = httpx.ASGITransport(shown(app))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cloud", trust_env=False) as client:
-        message = client.build_request(sent.method, sent.url, headers=headers, json=sent.body)
-        if not sent.undone:
-            return await client.send(message)
-        with undoing():
-            return await client.send(message)
+    return await send(app, prepare(world, row, what), headers)
 
 
 def _body(answer: httpx.Response) -> Any:

@@ -4,20 +4,17 @@ The answers are `authorisation.txt`. A new endpoint, or another answer, shows in
 it anew, and the difference is what a reviewer reads.
 """
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from tests.api.requests import ASKS, prepare
-from tests.support.cloud import TestCloud, running_cloud
-from tests.support.faces import Row, app_of, rows_of
+from tests.api.requests import ASKS, prepare, send
+from tests.support.cloud import TestCloud
+from tests.support.faces import app_of, rows_of
 from tests.support.generated import compare
-from tests.support.identity import Identity
-from tests.support.roles import CALLERS, credentials_of, shown
-from tests.support.undo import UndoDatabase, undoing
-from tests.support.world import World, make_world
+from tests.support.roles import CALLERS, credentials_of
+from tests.support.undo import UndoDatabase
+from tests.support.world import make_world
 
 FILE = Path(__file__).with_name("authorisation.txt")
 HEAD = f"""\
@@ -27,34 +24,6 @@ HEAD = f"""\
 # Columns: {", ".join(CALLERS)}.
 """
 Answers = dict[str, tuple[int, ...]]
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[UndoDatabase]:
-    found = UndoDatabase(database_url)
-    await found.open()
-    yield found
-    await found.close()
-
-
-@pytest.fixture
-async def cloud(database: UndoDatabase, identity: Identity) -> AsyncIterator[TestCloud]:
-    async with running_cloud(database, identity, hosts=2) as found:
-        yield found
-
-
-async def ask(app: object, world: World, row: Row, credential: dict[str, str]) -> int:
-    """Send the endpoint's request as one caller; it changes nothing."""
-    sent = prepare(world, row)
-    transport = httpx.ASGITransport(shown(app))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cloud", trust_env=False) as client:
-        message = client.build_request(
-            sent.method, sent.url, headers={**sent.headers, **credential}, json=sent.body
-        )
-        if not sent.undone:
-            return (await client.send(message)).status_code
-        with undoing():
-            return (await client.send(message)).status_code
 
 
 def line(name: str, statuses: tuple[int, ...], width: int) -> str:
@@ -70,7 +39,9 @@ async def test_every_endpoint_answers_each_caller_as_the_table_says(
     answers: Answers = {}
     for row in rows_of(cloud.cloud):
         app = app_of(cloud.cloud, row)
-        answers[row.name] = tuple([await ask(app, world, row, callers[name]) for name in CALLERS])
+        answers[row.name] = tuple(
+            [(await send(app, prepare(world, row), callers[name])).status_code for name in CALLERS]
+        )
     # Each request is one that somebody may send: a refusal says something about the caller, not about the request.
     nobody = [name for name, found in answers.items() if not any(200 <= s < 300 for s in found)]
     assert not nobody, f"give these a request in tests/api/requests.py that can succeed: {nobody}"

@@ -1,32 +1,13 @@
 """Requests that hold only if nothing has changed: every endpoint whose document has If-Match."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
-import pytest
-
-from tests.api.requests import prepare
-from tests.support.cloud import TestCloud, running_cloud
+from tests.api.requests import prepare, send
+from tests.support.cloud import TestCloud
 from tests.support.documents import operation
 from tests.support.faces import Row, app_of, rows_of
-from tests.support.identity import Identity
-from tests.support.undo import UndoDatabase, undoing
+from tests.support.undo import UndoDatabase
 from tests.support.world import World, make_world
-
-
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[UndoDatabase]:
-    found = UndoDatabase(database_url)
-    await found.open()
-    yield found
-    await found.close()
-
-
-@pytest.fixture
-async def cloud(database: UndoDatabase, identity: Identity) -> AsyncIterator[TestCloud]:
-    async with running_cloud(database, identity, hosts=2) as found:
-        yield found
 
 
 async def test_what_was_read_at_another_revision_is_not_changed(
@@ -56,10 +37,5 @@ async def _revision(cloud: TestCloud, world: World, row: Row) -> int:
 
 
 async def _asked(cloud: TestCloud, world: World, row: Row, condition: str) -> int:
-    sent = prepare(world, row)
     headers = {"X-Auth-Token": await cloud.identity.token("demo"), "If-Match": condition}
-    transport = httpx.ASGITransport(app_of(cloud.cloud, row))
-    async with httpx.AsyncClient(transport=transport, base_url="http://cloud", trust_env=False) as client:
-        with undoing():
-            answer = await client.request(sent.method, sent.url, headers=headers, json=sent.body)
-    return answer.status_code
+    return (await send(app_of(cloud.cloud, row), prepare(world, row), headers)).status_code

@@ -45,7 +45,6 @@ class Signals:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._channels: dict[str, list[Subscription]] = {}
-        self._payloads: dict[str, list[Any]] = {}
         self._connection: Any = None
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
