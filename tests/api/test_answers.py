@@ -50,10 +50,9 @@ class Found(msgspec.Struct):
             self.seen |= set(seen(said.schema, body))
 
 
-# Values that handlers answer as they are, so that their types are theirs; what is in them depends on what went wrong. Of
-# two types of one name the documents have the modules too.
+# Values that handlers answer as they are, so that their types are theirs; what is in them depends on what went wrong.
 AS_THEY_ARE = {
-    "Command", "Failure", "HostSpec", "ProviderSpec", "Reason", "Refusal", "Stock", "StepView", "Undone", "Wait",
+    "Command", "FailedCondition", "Failure", "HostSpec", "ProviderSpec", "Reason", "Refusal", "Stock", "StepView", "Undone", "Wait",
 }  # fmt: skip
 # In no answer here: they need a server that failed, or a host that has told of its guests since it has some.
 RARE = {

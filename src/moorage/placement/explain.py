@@ -48,7 +48,7 @@ class RootReport(msgspec.Struct, frozen=True):
     failures: list[Failure]
 
 
-class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FailedCondition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One condition over all trees: how many fail it, and the smallest shortage among them."""
 
     group: str = ""
@@ -64,7 +64,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     considered: int
     serving: int
     summary: str
-    reasons: list[Reason]
+    reasons: list[FailedCondition]
     roots: list[RootReport]
 
 
@@ -114,7 +114,7 @@ class Explainer:
         found = [_failure(self.columns, self._groups, c, tree) for c in self._conditions if not c.trees[tree]]
         return found or [Failure(condition=COMBINATION, reason="no_combination")]
 
-    def _reasons(self, combination: Mask) -> list[Reason]:
+    def _reasons(self, combination: Mask) -> list[FailedCondition]:
         found = []
         living = self.columns.living_trees
         for c in self._conditions:
@@ -122,7 +122,7 @@ class Explainer:
             if failing.any():
                 short_by = self._least(c, failing)
                 found.append(
-                    Reason(
+                    FailedCondition(
                         group=c.suffix,
                         condition=c.kind,
                         subject=c.subject,
@@ -131,7 +131,7 @@ class Explainer:
                     )
                 )
         if combination.any():
-            found.append(Reason(condition=COMBINATION, roots=int(combination.sum())))
+            found.append(FailedCondition(condition=COMBINATION, roots=int(combination.sum())))
         return sorted(found, key=lambda reason: -reason.roots)
 
     def _least(self, condition: Condition, failing: Mask) -> int | None:
