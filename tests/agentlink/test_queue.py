@@ -153,14 +153,16 @@ async def test_a_hand_over_that_nobody_takes_goes_back_to_the_table(server, data
         assert [c.id for c in await waiting] == [sent]
 
 
-async def test_a_process_that_stops_holds_no_poll_open_those_that_still_come_neither(server):
+async def test_a_process_that_stops_holds_no_poll_open_and_refuses_those_that_still_come(server):
     client = await joined(server, "h1")
     waiting = asyncio.create_task(client.poll(after=1, wait=300))
     await registered(server, "h1")
     await server.link._dispatcher.stop()
     async with asyncio.timeout(PATIENCE):
         assert await waiting == []
-        assert await client.poll(after=1, wait=300) == []
+        # Refused, and not answered with nothing: a host pauses, and does not ask again at once for ever.
+        status, content = await client.request("GET", "/commands?wait=300&after=1")
+    assert (status, b"this process stops" in content) == (503, True)
 
 
 async def test_a_command_without_a_result_is_delivered_again_after_a_while(server):

@@ -60,12 +60,12 @@ def _secrets(target: Target) -> set[str]:
 
 def check(target: Target, operation: Operation, asked: Asked, caller: str, answer: httpx.Response) -> None:
     sent = f"{caller} sent {asked.method} {asked.url[:500]} {asked.headers} {str(asked.body)[:1000]}"
-    assert answer.status_code < 500, f"{sent}: {answer.text[:500]}"
+    named = str(answer.status_code) in operation.statuses
+    # Only /healthcheck names one, for a process that is not ready: a machine under load may have one for a moment.
+    assert answer.status_code < 500 or named, f"{sent}: {answer.text[:500]}"
     for name, value in answer.headers.items():
         assert _HEADER.match(value), f"{sent}: {name}: {value!r}"
-    assert str(answer.status_code) in operation.statuses or answer.status_code in COMMON, (
-        f"{sent}: the document has no {answer.status_code}"
-    )
+    assert named or answer.status_code in COMMON, f"{sent}: the document has no {answer.status_code}"
     if "fields=" not in asked.url:  # Networking's, which picks attributes of an answer
         operation.schema.validate_response(answer)
     if caller in STRANGERS:

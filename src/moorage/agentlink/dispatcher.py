@@ -27,7 +27,7 @@ import msgspec
 from moorage.agentlink import statements as sql
 from moorage.agentlink.background import end
 from moorage.agentlink.model import QueuedCommand
-from moorage.core.errors import MoorageError
+from moorage.core.errors import MoorageError, Unavailable
 from moorage.core.log import get_logger
 from moorage.store.database import Database
 from moorage.store.signals import Signals
@@ -75,7 +75,7 @@ class Dispatcher:
         ]
 
     async def stop(self) -> None:
-        """End every poll with nothing, those that still come too, and give back what was not taken up."""
+        """End every poll with nothing, refuse those that still come, and give back what was not taken up."""
         self._stopped = True
         await end(*self._tasks)
         self._tasks = []
@@ -113,7 +113,10 @@ class Dispatcher:
             future.set_result(False)
 
     async def poll(self, host: str, *, after: int, wait: float) -> list[Command]:
-        """The host's next commands in order; empty after ``wait`` seconds. ``after``: the highest seq of what came last."""
+        """The host's next commands in order; empty after ``wait`` seconds. ``after``: the highest seq of what came last.
+
+        Raises Unavailable once this process stops.
+        """
         earlier = self._waiting.pop(host, None)
         if earlier is not None and not earlier.done():
             earlier.set_result(False)  # its connection is gone: an agent has one poll at a time
@@ -133,9 +136,10 @@ class Dispatcher:
         return found
 
     async def _wait(self, host: str, wait: float) -> bool:
-        # True: look at what is ready, also after a time-out. False: this poll has been replaced, or the end.
+        # True: look at what is ready, also after a time-out. False: this poll has been replaced, or was held at the end.
         if self._stopped:
-            return False
+            # Not with nothing, at once: a host that keeps its connection would ask again without a pause.
+            raise Unavailable("this process stops", retry_after=1)
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[host] = future
         if self._checked.get(host) != self._wakes:
