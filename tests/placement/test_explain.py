@@ -2,20 +2,22 @@
 
 import functools
 import itertools
+from collections import Counter
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from moorage.placement import forest
 from moorage.placement.candidates import Search
 from moorage.placement.capacity import capacity
 from moorage.placement.columns import Columns
-from moorage.placement.explain import COMBINATION, Explainer
+from moorage.placement.explain import COMBINATION, Explainer, GroupFailures
 from moorage.placement.names import SHARING_TRAIT
 from moorage.placement.query import Query, RequestGroup
 from moorage.placement.reads import Held
-from tests.support.forests import Plain, random_forest, random_query, record, stock
+from tests.support.forests import Plain, random_forest, random_group, random_query, record, stock
 
 
 def columns_of(records: list[Held]) -> Columns:
@@ -136,6 +138,24 @@ def test_a_root_is_explained_exactly_when_a_plain_search_finds_nothing_in_it(see
                 group = next(g for g in query.groups if g.suffix == failure.group)
                 near = [u for u in plain.by_id if root.uuid in plain.anchors(u)]
                 assert not any(plain.fits(u, failure.subject, group.resources[failure.subject]) for u in near)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_what_many_trees_lack_for_a_group_is_what_each_of_them_lacks(seed: int) -> None:
+    rng = Random(seed)
+    columns = columns_of(random_forest(rng))
+    group = random_group(rng, "_1")
+    explainer = Explainer(Search(columns, Query(groups=(group,))))
+    failing = np.flatnonzero(columns.living_trees & ~explainer.search.serving())
+    each = [explainer.failures(int(tree))[0] for tree in failing]
+    many = list(GroupFailures(columns, group).first(failing)) if len(failing) else []
+    kinds = [(failure.condition, failure.subject, failure.reason) for failure in each]
+    assert {(f.condition, f.subject, f.reason): count for f, count in many} == Counter(kinds)
+    for failure, _ in many:
+        assert failure in each
+        if failure.reason == "short":
+            alike = [f for f, kind in zip(each, kinds, strict=True) if kind[1:] == (failure.subject, "short")]
+            assert failure.available == max(f.available or 0 for f in alike)
 
 
 def _choices(plain: Plain, anchor: str) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -155,6 +157,17 @@ def test_a_host_is_ranked_exactly_when_nothing_refuses_it(
     }
     assert {r.host for r in decision.ranking} == expected
     assert {r.host for r in decision.refusals} == set(table.names) - expected
+
+    # What is told of many at once is what is told of each.
+    told = Counter((r.check, r.reason, r.subject) for r in decision.refusals)
+    assert {(r.check, r.reason, r.subject): r.hosts for r in decision.record().reasons or ()} == told
+    first = {r.host: r for r in reversed(decision.refusals)}.values()
+    for subject, word in (("VCPU", "CPUs"), ("MEMORY_MB", "memory")):
+        short = [
+            (r.needed or 0) - (r.available or 0) for r in first if (r.reason, r.subject) == ("short", subject)
+        ]
+        by = f"{len(short)} short of {word} by {min(short)}" if short else f"short of {word}"
+        assert (by in summary(decision)) == bool(short)
 
 
 def test_company_is_kept_or_avoided_and_says_so() -> None:

@@ -9,13 +9,15 @@ add up to all groups together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache, cached_property, partial
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from moorage.placement.candidates import Search
 from moorage.placement.columns import Columns, Mask
-from moorage.placement.figures import ClassColumn, Figures
+from moorage.placement.figures import Figures
 from moorage.placement.matching import Condition, conditions
 from moorage.placement.query import Query, RequestGroup
 from moorage.scheduling.checks import UNITS, WORDS
@@ -75,7 +77,7 @@ class Explainer:
         self.search = search
         self.columns: Columns = search.columns
         self.query: Query = search.query
-        self._best: dict[str, Figures] = {}
+        self._best_of_trees = cache(partial(best_of_trees, self.columns))
         self._groups = {group.suffix: group for group in self.query.groups}
         self._conditions = list(_in_sum(self.columns, list(conditions(self.columns, self.query))))
 
@@ -143,15 +145,6 @@ class Explainer:
         missing = missing[missing > 0]
         return int(missing.min()) if len(missing) else None
 
-    def _best_of_trees(self, resource_class: str) -> Figures:
-        """What the best provider in reach of each tree has free; -1 where none has the class."""
-        found = self._best.get(resource_class)
-        if found is None:
-            column = self.columns.classes.get(resource_class)
-            found = np.full(self.columns.trees, -1) if column is None else best_of_trees(self.columns, column)
-            self._best[resource_class] = found
-        return found
-
     def _summary(self, serving: Mask, combination: Mask) -> str:
         """In a line; a tree counts once, for the first condition that it fails."""
         living = self.columns.living_trees
@@ -199,12 +192,49 @@ def words(kind: str, subject: str, group: str) -> str:
     return f"{text} for group {group}" if group else text
 
 
-def first_failure(columns: Columns, group: RequestGroup, tree: int) -> Failure:
-    """Say the first thing that keeps one suffixed group from having a provider in a tree."""
-    for condition in _in_sum(columns, list(conditions(columns, Query(groups=(group,))))):
-        if not condition.trees[tree]:
-            return _failure(columns, {group.suffix: group}, condition, tree)
-    return Failure(group=group.suffix, condition=COMBINATION, reason="no_combination")
+class GroupFailures:
+    """What keeps one suffixed group from having a provider in a tree, of the columns as they are when first asked."""
+
+    def __init__(self, columns: Columns, group: RequestGroup) -> None:
+        self._columns = columns
+        self._group = group
+        self._best_of_trees = cache(partial(best_of_trees, columns))
+
+    @cached_property
+    def _conditions(self) -> list[Condition]:
+        return list(_in_sum(self._columns, list(conditions(self._columns, Query(groups=(self._group,))))))
+
+    def first(self, trees: NDArray[np.int64]) -> Iterator[tuple[Failure, int]]:
+        """For each reason that is the first in some of these trees: the failure of the nearest, and how many it is."""
+        for condition in self._conditions:
+            met = condition.trees[trees]
+            if not met.all():
+                yield from self._failures(condition, trees[~met])
+            trees = trees[met]
+        if len(trees):
+            group = self._group.suffix
+            yield Failure(group=group, condition=COMBINATION, reason="no_combination"), len(trees)
+
+    def _failures(self, condition: Condition, trees: NDArray[np.int64]) -> Iterator[tuple[Failure, int]]:
+        nearest: dict[str, tuple[Failure, int]] = {}
+        if condition.kind != "resources":
+            yield self._failure(condition, trees[0]), len(trees)
+            return
+        best = self._best_of_trees(condition.subject)[trees]
+        short = best < self._group.resources[condition.subject]
+        for those in (best < 0, (best >= 0) & short):
+            found = trees[those]
+            if len(found):
+                yield self._failure(condition, found[np.argmax(best[those])]), len(found)
+        # What is left has enough, in other units. Which of them stands in the way is asked of each: few operators have any.
+        for tree in trees[~short]:
+            failure = self._failure(condition, tree)
+            first, count = nearest.get(failure.reason, (failure, 0))
+            nearest[failure.reason] = first, count + 1
+        yield from nearest.values()
+
+    def _failure(self, condition: Condition, tree: np.int64) -> Failure:
+        return _failure(self._columns, {self._group.suffix: self._group}, condition, int(tree))
 
 
 def _failure(
@@ -239,9 +269,12 @@ def shortage(columns: Columns, tree: int, resource_class: str, amount: int) -> t
     return "off_step", int(column.step_size[entry])
 
 
-def best_of_trees(columns: Columns, column: ClassColumn) -> Figures:
+def best_of_trees(columns: Columns, resource_class: str) -> Figures:
     """Return what the best provider in reach of each tree has free; -1 where none has the class."""
     best = np.full(columns.trees, -1, dtype=np.int64)
+    column = columns.classes.get(resource_class)
+    if column is None:
+        return best
     live = column.capacity >= 0
     rows = column.rows[live]
     free = np.maximum(column.capacity[live] - column.used[live], 0)

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moorage.placement.columns import Columns, Mask
-from moorage.placement.explain import first_failure, words
+from moorage.placement.explain import Failure, GroupFailures, words
 from moorage.placement.figures import DEAD, ClassColumn
 from moorage.placement.matching import Shape
 from moorage.placement.names import normalised
 from moorage.placement.query import RequestGroup
-from moorage.scheduling.findings import Finding
+from moorage.scheduling.findings import Finding, Positions, Reasons
 from moorage.scheduling.hosts import (
     NO_LIMIT,
     GroupColumn,
@@ -122,27 +122,34 @@ def _groups(shape: Shape, trees: NDArray[np.int64]) -> Iterator[GroupColumn]:
                 group.suffix, _of_hosts(columns.trees_with(rows), trees), _why(columns, group, trees)
             )
 
-    def apart(_host: int) -> Finding:
-        return Finding(reason="no_combination", short="without a combination of providers for all groups")
+    def apart(failing: Positions) -> Reasons:
+        short = "without a combination of providers for all groups"
+        yield Finding(reason="no_combination", short=short), len(failing)
 
     yield GroupColumn("", _of_hosts(shape.trees, trees), apart)
 
 
-def _why(columns: Columns, group: RequestGroup, trees: NDArray[np.int64]) -> Callable[[int], Finding]:
-    def why(host: int) -> Finding:
-        tree = int(trees[host])
-        if tree < 0:
-            return Finding(reason="absent", short="without a resource provider")
-        failure = first_failure(columns, group, tree)
-        return Finding(
-            reason=failure.reason,
-            short=words(failure.condition, failure.subject, group.suffix),
-            subject=failure.subject or None,
-            needed=failure.needed,
-            available=failure.available,
-        )
+def _why(columns: Columns, group: RequestGroup, trees: NDArray[np.int64]) -> Callable[[Positions], Reasons]:
+    failures = GroupFailures(columns, group)
+
+    def why(failing: Positions) -> Reasons:
+        of = trees[failing]
+        if bare := int((of < 0).sum()):
+            yield Finding(reason="absent", short="without a resource provider"), bare
+        for failure, hosts in failures.first(of[of >= 0]):
+            yield _finding(failure), hosts
 
     return why
+
+
+def _finding(failure: Failure) -> Finding:
+    return Finding(
+        reason=failure.reason,
+        short=words(failure.condition, failure.subject, failure.group),
+        subject=failure.subject or None,
+        needed=failure.needed,
+        available=failure.available,
+    )
 
 
 def _of_hosts(mask: Mask, trees: NDArray[np.int64]) -> Mask:

@@ -1,7 +1,7 @@
 """The checks a host must pass, one small class each.
 
 A check answers for all hosts at once with a mask (true: the host passes). Only when somebody asks why
-a host was refused does `finding` put the answer for that one host into words and figures.
+hosts were refused does `reasons` put the answer into words and figures, for any number of them at once.
 `chain` says which checks a request needs and in which order; the order is also the precedence in
 which a summary counts a host that fails several of them.
 """
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
+import numpy as np
 
-from moorage.scheduling.findings import Finding
+from moorage.scheduling.findings import Finding, Positions, Reasons
 from moorage.scheduling.hosts import GroupColumn, HostTable, Mask
 from moorage.scheduling.request import Request
 
@@ -33,8 +34,8 @@ class Check(Protocol):
     def mask(self, hosts: HostTable) -> Mask:
         """Return which hosts pass."""
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
-        """Say why the host at this position, which the mask refused, does not pass."""
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:
+        """Say why the hosts at these positions, which the mask refused, do not pass."""
 
 
 class RequestedHostCheck(msgspec.Struct, frozen=True):
@@ -47,9 +48,9 @@ class RequestedHostCheck(msgspec.Struct, frozen=True):
         """Return a mask with at most one host."""
         return hosts.among((self.host,))
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:  # noqa: ARG002  the protocol's form
         """Name the host that was asked for."""
-        return Finding(reason="not_requested", short="not the requested host", subject=self.host)
+        yield Finding(reason="not_requested", short="not the requested host", subject=self.host), len(failing)
 
 
 class ExcludedCheck(msgspec.Struct, frozen=True):
@@ -62,11 +63,10 @@ class ExcludedCheck(msgspec.Struct, frozen=True):
         """Return the hosts that are not excluded."""
         return ~hosts.among(self.excluded)
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:
         """Carry the reason that the host gave when it refused."""
-        return Finding(
-            reason="refused_before", short="refused before", private=self.excluded[hosts.names[host]]
-        )
+        said = self.excluded[hosts.names[failing[0]]]
+        yield Finding(reason="refused_before", short="refused before", private=said), len(failing)
 
 
 class UpCheck(msgspec.Struct, frozen=True):
@@ -78,9 +78,9 @@ class UpCheck(msgspec.Struct, frozen=True):
         """Return the hosts that are up."""
         return hosts.up
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:  # noqa: ARG002  the protocol's form
         """Say that the host is down."""
-        return Finding(reason="down", short="down")
+        yield Finding(reason="down", short="down"), len(failing)
 
 
 class EnabledCheck(msgspec.Struct, frozen=True):
@@ -92,9 +92,10 @@ class EnabledCheck(msgspec.Struct, frozen=True):
         """Return the hosts that are enabled."""
         return hosts.enabled
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:
         """Carry the operator's reason."""
-        return Finding(reason="disabled", short="disabled", private=hosts.disabled_reasons[host])
+        said = hosts.disabled_reasons[failing[0]]
+        yield Finding(reason="disabled", short="disabled", private=said), len(failing)
 
 
 class ZoneCheck(msgspec.Struct, frozen=True):
@@ -107,9 +108,9 @@ class ZoneCheck(msgspec.Struct, frozen=True):
         """Return the hosts of the zone."""
         return hosts.mask(hosts.zone_masks, self.zone)
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:  # noqa: ARG002  the protocol's form
         """Name the zone."""
-        return Finding(reason="other_zone", short=f"not in zone {self.zone}", subject=self.zone)
+        yield Finding(reason="other_zone", short=f"not in zone {self.zone}", subject=self.zone), len(failing)
 
 
 class TogetherCheck(msgspec.Struct, frozen=True):
@@ -122,9 +123,9 @@ class TogetherCheck(msgspec.Struct, frozen=True):
         """Return these hosts."""
         return hosts.among(self.hosts)
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:  # noqa: ARG002  the protocol's form
         """Say that the others are elsewhere."""
-        return Finding(reason="affinity", short="away from the servers of the group")
+        yield Finding(reason="affinity", short="away from the servers of the group"), len(failing)
 
 
 class ApartCheck(msgspec.Struct, frozen=True):
@@ -137,9 +138,9 @@ class ApartCheck(msgspec.Struct, frozen=True):
         """Return the hosts without them."""
         return ~hosts.among(self.hosts)
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:  # noqa: ARG002  the protocol's form
         """Say that one of them is there."""
-        return Finding(reason="anti_affinity", short="taken by a server of the group")
+        yield Finding(reason="anti_affinity", short="taken by a server of the group"), len(failing)
 
 
 class PhysicalNetworkCheck(msgspec.Struct, frozen=True):
@@ -152,12 +153,15 @@ class PhysicalNetworkCheck(msgspec.Struct, frozen=True):
         """Return the hosts that the network reaches."""
         return hosts.mask(hosts.physical_networks, self.network)
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:  # noqa: ARG002  the protocol's form
         """Name the physical network."""
-        return Finding(
-            reason="unreachable_network",
-            short=f"without physical network {self.network}",
-            subject=self.network,
+        yield (
+            Finding(
+                reason="unreachable_network",
+                short=f"without physical network {self.network}",
+                subject=self.network,
+            ),
+            len(failing),
         )
 
 
@@ -173,10 +177,10 @@ class TraitCheck(msgspec.Struct, frozen=True):
         having = hosts.mask(hosts.traits, self.trait)
         return ~having if self.forbidden else having
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:  # noqa: ARG002  the protocol's form
         """Name the trait."""
         reason, word = ("forbidden_trait", "with") if self.forbidden else ("missing_trait", "without")
-        return Finding(reason=reason, short=f"{word} trait {self.trait}", subject=self.trait)
+        yield Finding(reason=reason, short=f"{word} trait {self.trait}", subject=self.trait), len(failing)
 
 
 class ResourceCheck(msgspec.Struct, frozen=True):
@@ -194,32 +198,39 @@ class ResourceCheck(msgspec.Struct, frozen=True):
         fits &= self.amount % column.step_size == 0
         return fits
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:
-        """Give the figures: what is free, or the unit that stands in the way."""
-        column = hosts.resource(self.resource_class)
-        free = int(column.free[host])
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:
+        """Give the figures: what is free, or the unit that stands in the way; of what several are so, the first."""
+        column, amount = hosts.resource(self.resource_class), self.amount
         word = WORDS.get(self.resource_class, self.resource_class)
-        if column.capacity[host] == 0:
-            return self._finding("absent", f"without {word}", 0)
-        if free < self.amount:
-            return self._finding("short", f"short of {word}", free)
-        for reason, limit, text in (
-            ("below_min_unit", int(column.min_unit[host]), "hands out no less than {} of"),
-            ("above_max_unit", int(column.max_unit[host]), "hands out at most {} of"),
-            ("off_step", int(column.step_size[host]), "hands out only multiples of {} of"),
+        sizes = f"where a server gets other sizes of {word}"
+        left, free = np.ones(len(failing), dtype=np.bool_), column.free[failing]
+        for reason, short, those, figures, text in (
+            ("absent", f"without {word}", column.capacity[failing] == 0, column.capacity, None),
+            ("short", f"short of {word}", free < amount, column.free, None),
+            ("below_min_unit", sizes, column.min_unit[failing] > amount, column.min_unit, "no less than"),
+            ("above_max_unit", sizes, column.max_unit[failing] < amount, column.max_unit, "at most"),
+            (
+                "off_step",
+                sizes,
+                amount % column.step_size[failing] != 0,
+                column.step_size,
+                "only multiples of",
+            ),
         ):
-            if _breaks(reason, self.amount, limit):
-                return self._finding(reason, f"where a server gets other sizes of {word}", limit, text)
-        return self._finding("short", f"short of {word}", free)
+            found = np.flatnonzero(left & those)
+            if len(found):
+                left[found] = False
+                available = int(figures[failing[found[np.argmax(free[found])]]])
+                yield self._finding(reason, short, available, text), len(found)
 
-    def _finding(self, reason: str, short: str, available: int, text: str | None = None) -> Finding:
+    def _finding(self, reason: str, short: str, available: int, text: str | None) -> Finding:
         return Finding(
             reason=reason,
             short=short,
             subject=self.resource_class,
             needed=self.amount,
             available=available,
-            private=f"{text.format(available)} {self.resource_class}" if text else None,
+            private=f"hands out {text} {available} of {self.resource_class}" if text else None,
         )
 
 
@@ -234,17 +245,9 @@ class GroupCheck:
         """Return the hosts that have such a provider."""
         return self.column.fits
 
-    def finding(self, hosts: HostTable, host: int) -> Finding:  # noqa: ARG002  the protocol's form
-        """Say what the host lacks for the group."""
-        return self.column.why(host)
-
-
-def _breaks(reason: str, amount: int, limit: int) -> bool:
-    if reason == "below_min_unit":
-        return amount < limit
-    if reason == "above_max_unit":
-        return amount > limit
-    return amount % limit != 0
+    def reasons(self, hosts: HostTable, failing: Positions) -> Reasons:  # noqa: ARG002  the protocol's form
+        """Say what the hosts lack for the group."""
+        return self.column.why(failing)
 
 
 def chain(request: Request, groups: Iterable[GroupColumn] = ()) -> tuple[Check, ...]:

@@ -1,8 +1,15 @@
-"""Why a host fails a check: the answer for one host, in words and figures."""
+"""Why hosts fail a check: the answer in words and figures, for one of them and for many at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int64]
+"""Of hosts in a table; in a function that gives reasons at least one."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,3 +26,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     needed: int | None = None
     available: int | None = None
     private: str | None = None
+
+
+Reasons = Iterator[tuple[Finding, int]]
+"""A finding for each reason that some hosts have, of the one that is nearest to passing, and how many have it.
+
+Of one host it has its finding alone.
+"""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from moorage.scheduling.findings import Finding
+from moorage.scheduling.findings import Positions, Reasons
 
 Mask = NDArray[np.bool_]
 Figures = NDArray[np.int64]
@@ -49,12 +49,12 @@ class ResourceColumn:
 class GroupColumn:
     """One granular group of a request (what a port or a NUMA node needs from one provider of a host).
 
-    `fits` tells which hosts have such a provider; `why` says of one that has not what it lacks.
+    `fits` tells which hosts have such a provider; `why` says of those that have not what they lack.
     """
 
     name: str
     fits: Mask
-    why: Callable[[int], Finding]
+    why: Callable[[Positions], Reasons]
 
 
 class Amounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moorage.scheduling.checks import UNITS, Check, chain
-from moorage.scheduling.findings import Finding
+from moorage.scheduling.findings import Finding, Reasons
 from moorage.scheduling.hosts import HostTable, Mask
 from moorage.scheduling.ranking import DEFAULT_WEIGHERS, FreeResource, Scores, rank
 from moorage.scheduling.request import Request
@@ -147,17 +147,16 @@ class Plan:
     def _refusals(self, among: Mask) -> list[Refusal]:
         found: list[tuple[int, Refusal]] = []
         for check, mask in zip(self.checks, self.failing, strict=True):
-            for position in np.flatnonzero(mask & among).tolist():
-                finding = check.finding(self.hosts, position)
-                found.append((position, _refusal(self.hosts.names[position], check, finding)))
+            for position in np.flatnonzero(mask & among):
+                ((finding, _),) = check.reasons(self.hosts, position.reshape(1))
+                found.append((int(position), _refusal(self.hosts.names[position], check, finding)))
         return [refusal for _, refusal in sorted(found, key=lambda pair: pair[0])]
 
     def _reasons(self) -> list[Reason]:
         counts: Counter[tuple[str, str, str | None]] = Counter()
         for check, mask in zip(self.checks, self.failing, strict=True):
-            for position in np.flatnonzero(mask).tolist():
-                finding = check.finding(self.hosts, position)
-                counts[check.name, finding.reason, finding.subject] += 1
+            for finding, hosts in _reasons_of(check, self.hosts, mask):
+                counts[check.name, finding.reason, finding.subject] += hosts
         return [
             Reason(check=check, reason=reason, subject=subject, hosts=hosts)
             for (check, reason, subject), hosts in counts.most_common()
@@ -227,12 +226,16 @@ def _count(decision: Plan) -> tuple[Counter[str], dict[str, tuple[int, str]]]:
     shortages: dict[str, tuple[int, str]] = {}
     counted = np.zeros(len(decision.hosts), dtype=np.bool_)
     for check, mask in zip(decision.checks, decision.failing, strict=True):
-        for position in np.flatnonzero(mask & ~counted).tolist():
-            finding = check.finding(decision.hosts, position)
-            counts[finding.short] += 1
+        for finding, hosts in _reasons_of(check, decision.hosts, mask & ~counted):
+            counts[finding.short] += hosts
             _note_shortage(shortages, finding)
         counted |= mask
     return counts, shortages
+
+
+def _reasons_of(check: Check, hosts: HostTable, failing: Mask) -> Reasons:
+    positions = np.flatnonzero(failing)
+    return check.reasons(hosts, positions) if len(positions) else iter(())
 
 
 def _note_shortage(shortages: dict[str, tuple[int, str]], finding: Finding) -> None:
