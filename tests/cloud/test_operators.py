@@ -18,7 +18,7 @@ from moorage.store.database import Database
 from tests.cloud.test_boot import flavor, network, server
 from tests.cloud.test_faults import NOTHING, Armed, Rig
 from tests.support.between import Between
-from tests.support.cloud import running_cloud
+from tests.support.cloud import running_cloud, silenced
 from tests.support.identity import Identity
 
 HOST = SimulatedHost(name="h1")
@@ -221,15 +221,10 @@ async def test_an_operation_that_is_abandoned_says_what_it_left_and_the_server_c
     await rig.check()
 
 
-async def silence(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host is gone, and was heard of last an hour ago by a control plane that has listened since."""
+async def silence(rig: Rig) -> None:
+    """The host is gone, and has been for long."""
     await rig.cloud.fleet.stop_host(HOST.name)
-    directory = rig.cloud.cloud.directory
-    await rig.cloud.cloud.link.registry._touch()  # what it said last is not to be written down after this
-    await write(rig, "UPDATE hosts SET last_seen = now() - interval '1 hour'")
-    await directory.refresh()  # which begins to listen anew where the last one is long ago
-    monkeypatch.setattr(directory, "_listening_since", -1e9)
-    assert directory.silent(HOST.name)
+    await silenced(rig.cloud.cloud, HOST.name)
     await write(rig, "UPDATE operations SET wake_at = now() WHERE state = 'waiting'")
 
 
@@ -242,7 +237,7 @@ async def until(rig: Rig, statement: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "while"])
 async def test_a_server_on_a_silent_host_is_deleted_and_its_guest_goes_when_the_host_is_back(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, when: str
+    rig: Rig, tmp_path: Path, when: str
 ) -> None:
     """Whether the host falls silent before the delete or while it is asked; of a guest, and of one that is being built."""
     before = await rig.world()
@@ -251,11 +246,11 @@ async def test_a_server_on_a_silent_host_is_deleted_and_its_guest_goes_when_the_
     building = await rig.boot()
     await until(rig, "SELECT 1 FROM operations WHERE sent AND kind = 'server.boot'")
     if when == "before":
-        await silence(rig, monkeypatch)
+        await silence(rig)
     deletes = [asyncio.create_task(rig.delete(s)) for s in (active, building)]
     if when == "while":
         await until(rig, "SELECT 1 FROM operations WHERE cancel")
-        await silence(rig, monkeypatch)
+        await silence(rig)
     await asyncio.gather(*deletes)
     await rig.settled()
     held = await rig.world()

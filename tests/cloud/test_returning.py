@@ -15,7 +15,7 @@ from moorage.audit import audit
 from moorage.core.ids import new_id
 from moorage.store.database import Database
 from tests.cloud.test_power_sync import booted
-from tests.support.cloud import TestCloud, reported, running_cloud
+from tests.support.cloud import TestCloud, reported, running_cloud, silenced
 from tests.support.identity import Identity
 
 HOST = "cut"
@@ -70,13 +70,7 @@ async def test_a_server_that_was_deleted_while_its_host_was_cut_off_leaves_nothi
     demo = await cloud.client()
     async with host(cloud, tmp_path):
         made = await booted(cloud, demo, image_id)
-    # It was heard of last an hour ago, by a control plane that has listened since.
-    await cloud.cloud.link.registry._touch()
-    async with cloud.cloud.database.transaction() as tx:
-        await tx.execute("UPDATE hosts SET last_seen = now() - interval '1 hour'")
-    await cloud.cloud.directory.refresh()
-    cloud.cloud.directory._listening_since = -1e9
-    assert cloud.cloud.directory.silent(HOST)
+    await silenced(cloud.cloud, HOST)
     assert (await demo.request("compute", "DELETE", f"/servers/{made}"))[0] == 204
     await demo.wait_for(made, "gone")
     async with host(cloud, tmp_path) as fleet:

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ import yaml
 
 from support.program import MoorageUp, processes_of
 from tests.server.test_tls import Files
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -71,22 +73,23 @@ def test_moorage_up_by_https_serves_a_user_from_catalogue_to_delete(cloud: Moora
     made = user.compute.create_server(
         name="one", image_id=image.id, flavor_id=flavor.id, networks=[{"uuid": net.id}]
     )
-    server = user.compute.wait_for_server(made, wait=120)
+    server = user.compute.wait_for_server(made, wait=PATIENCE)
     assert server.status == "ACTIVE"
-    audit = cloud.command("audit")
-    assert audit.returncode == 0, audit.stderr
+    until(lambda: cloud.command("audit").returncode == 0, "the audit is clean")
     user.compute.delete_server(server)
-    user.compute.wait_for_delete(server, wait=120)
+    user.compute.wait_for_delete(server, wait=PATIENCE)
     assert list(user.network.ports(network_id=net.id)) == []
 
     trusting = files.trusting()
+    patient: dict[str, Any] = {"trust_env": False, "timeout": PATIENCE}
     for api in APIS:
         url = cloud.url(api, "https") + "/healthcheck"
-        assert httpx.get(url, verify=trusting, trust_env=False, timeout=30).text == "OK"
+        # A process under load may say for a moment that it is not ready.
+        until(lambda at=url: httpx.get(at, verify=trusting, **patient).text == "OK", f"{api} is ready")
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-            httpx.get(url, trust_env=False, timeout=30)
+            httpx.get(url, **patient)
         with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
-            httpx.get(cloud.url(api) + "/healthcheck", trust_env=False, timeout=30)
+            httpx.get(cloud.url(api) + "/healthcheck", **patient)
 
     assert cloud.stop() == 0
     assert processes_of(cloud.state) == {}
