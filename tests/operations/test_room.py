@@ -16,7 +16,10 @@ async def drop_on_h1(step: Step) -> Command:
 ON_H1 = operation("test.on_h1", version=1, steps=(remote(make_on_h1), local(finish)))
 DELETE = operation("test.delete", version=1, priority=URGENT, steps=(remote(drop_on_h1),))
 HOUR = 3600.0  # a machine that is held up gives nothing away: each command is sent once
-WAITING = "SELECT id FROM operations WHERE state = 'waiting' AND data ? '_room' ORDER BY seq"
+# Those that look now and then whether there is room are among them while they look.
+WAITING = (
+    "SELECT id FROM operations WHERE state IN ('waiting', 'ready', 'running') AND data ? '_room' ORDER BY seq"
+)
 
 
 async def sent(world: World, count: int) -> None:

@@ -48,6 +48,12 @@ class Pair:
             connection.execute("SELECT pg_reload_conf()")
             sync = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
             _until(lambda: connection.execute(sync).fetchone())
+            # Commits wait once the checkpointer has read the setting, which it has when it has done something; what was
+            # committed before that has come over too when the standby is as far as the primary is now.
+            connection.execute("CHECKPOINT")
+            row = connection.execute("SELECT pg_current_wal_flush_lsn()").fetchone()
+            there = "SELECT 1 FROM pg_stat_replication WHERE flush_lsn >= %s::pg_lsn"
+            _until(lambda: connection.execute(there, row).fetchone())
 
     def lose_primary(self) -> None:
         """As when its machine dies."""

@@ -34,6 +34,8 @@ FAST: Mapping[str, str] = {
 }
 # Seconds to start in: recovery after a crash reads what was written since the last checkpoint.
 _PATIENCE = 600.0
+# Seconds in which a server that was begun takes its folder.
+_APPEARS = 2.0
 
 
 class EmbeddedPostgres:
@@ -75,25 +77,38 @@ class EmbeddedPostgres:
     def _begin(self) -> None:
         # The wheel gives up after ten seconds. PostgreSQL goes on starting, and is adopted once it is ready.
         limit = time.monotonic() + _PATIENCE
+        given_up = False
         while True:
             try:
                 self._server.start()
             except subprocess.TimeoutExpired:
                 if time.monotonic() > limit:
                     raise
+                given_up = True
+            except subprocess.CalledProcessError:
+                # The one that was given up may have taken the folder only now, and has kept this one out.
+                if not given_up:
+                    raise
+                given_up = False
             else:
                 return
-            while self._starting() and time.monotonic() < limit:
-                time.sleep(0.05)
+            self._wait_for_one_given_up(limit)
 
-    def _starting(self) -> bool:
-        """Whether there is a server that is not ready yet."""
+    def _wait_for_one_given_up(self, limit: float) -> None:
+        appears = time.monotonic() + _APPEARS
+        while (ready := self._ready()) is not True and time.monotonic() < limit:
+            if ready is None and time.monotonic() > appears:
+                return
+            time.sleep(0.05)
+
+    def _ready(self) -> bool | None:
+        """Whether the server that has the folder is ready; None without any."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
             os.kill(int(lines[0]), 0)
         except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
-            return False
-        return len(lines) < 8 or lines[7].strip() != "ready"
+            return None
+        return len(lines) == 8 and lines[7].strip() == "ready"
 
     def stop(self) -> None:
         """Stop the server in order; the data stays."""
