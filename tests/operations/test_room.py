@@ -3,10 +3,16 @@
 from collections import Counter
 from typing import Any
 
-from moorage.operations import URGENT, Command, Step, journal, local, operation, remote
+from moorage.operations import URGENT, Command, NoRoom, Step, journal, local, operation, remote
 from operations.conftest import Conductor
 from operations.test_engine import make_on_h1
 from operations.world import BOOT, DONE, World, eventually, finish
+
+
+async def pick_h1(step: Step) -> str:
+    if "h1" in step.full:
+        raise NoRoom("it is full", subject="h1")
+    return "h1"
 
 
 async def drop_on_h1(step: Step) -> Command:
@@ -14,6 +20,7 @@ async def drop_on_h1(step: Step) -> Command:
 
 
 ON_H1 = operation("test.on_h1", version=1, steps=(remote(make_on_h1), local(finish)))
+PICK_H1 = operation("test.pick_h1", version=1, steps=(local(pick_h1), remote(make_on_h1), local(finish)))
 DELETE = operation("test.delete", version=1, priority=URGENT, steps=(remote(drop_on_h1),))
 HOUR = 3600.0  # a machine that is held up gives nothing away: each command is sent once
 # Those that look now and then whether there is room are among them while they look.
@@ -67,6 +74,22 @@ async def test_a_host_has_no_more_under_way_than_it_may_and_what_waits_holds_not
             m.partition("@")[0] for m in DONE
         }
     assert len(world.commands) == 20
+
+
+async def test_however_many_wait_for_a_host_each_place_that_is_free_is_taken(
+    world: World, conductor: Conductor
+) -> None:
+    """More wait than may be under way there: for who is told of a place the host is not full, though it is for others."""
+    world.hold = True
+    for _ in range(2):
+        await conductor(definitions=[PICK_H1], lease=HOUR, per_host=2, look=HOUR)
+    found = [await world.begin(f"server:{n}", of=PICK_H1) for n in range(12)]
+    await waiting(world, 10)
+    for number in range(12):
+        await sent(world, min(12, number + 2))
+        assert await world.reply(world.commands[number])
+    for operation_id in found:
+        assert await world.ended(operation_id) == "done"
 
 
 async def test_places_at_a_host_go_to_the_project_that_has_the_fewest(

@@ -27,7 +27,8 @@ async def send(env: Environment, work: Operation, step: str, command: Command, t
     """Enqueue the command of a step, or of its undo, and park."""
     until = utcnow() + timedelta(seconds=command.timeout)
     work.sent = True
-    work.data.pop("_room", None)
+    for name in ("_room", "_told"):
+        work.data.pop(name, None)
     work.data["_host"] = command.host
     work.data["_until"] = until.isoformat()
     work.data["_sent_at"] = utcnow().isoformat()
@@ -47,6 +48,7 @@ async def send(env: Environment, work: Operation, step: str, command: Command, t
 def wait_for_room(env: Environment, work: Operation, host: str) -> None:
     """Park until something has ended at the host; it looks now and then whether another one has room."""
     work.data["_room"] = host
+    work.data.pop("_told", None)
     work.wake_at = utcnow() + timedelta(seconds=2 * env.look)
     work.state = WAITING
 
@@ -55,10 +57,8 @@ def clear(work: Operation) -> None:
     """No command is out any more; a late answer is not heard."""
     work.sent = False
     work.wake_at = None
-    for name in ("_command", "_room"):
+    for name in ("_command", "_room", "_told", "_sent_at", "_until"):
         work.data.pop(name, None)
-    work.data.pop("_sent_at", None)
-    work.data.pop("_until", None)
 
 
 def silent(env: Environment, host: str) -> Unavailable | None:

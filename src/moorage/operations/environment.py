@@ -52,7 +52,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     def step(self, work: Operation, tx: Tx) -> Step:
         """What a step's function gets."""
-        return Step.of(self.app, work, tx, self.room.full)
+        return Step.of(self.app, work, tx, self.room.full_for(work))
 
 
 def copy_of(op: Operation, **changes: Any) -> Operation:

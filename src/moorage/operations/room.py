@@ -5,8 +5,8 @@ they hold is held. So an operation that is not urgent begins nothing at a host t
 its transaction is rolled back, and it waits for room (``_room`` in its data: the host) with what it had before that,
 which for a new one is nothing. Undoing is never held up, nor is what is urgent.
 
-A place that becomes free goes to the project with the fewest under way at that host, its oldest operation first. Who
-comes later waits behind those that wait. Conductors look for such places when something here has ended, and with every
+A place that becomes free goes to the project with the fewest under way at that host, its oldest operation first: it is
+told so (``_told``), and the host is not full for it. Who comes later waits behind those that wait. Conductors look for such places when something here has ended, and with every
 poll.
 """
 
@@ -68,7 +68,8 @@ _WAKE: Statement[tuple[int, int]] = Statement(
                    row_number() OVER (PARTITION BY w.host ORDER BY coalesce(h.places, 0) + w.nth, w.seq) AS place
             FROM waiting w LEFT JOIN has h ON h.host = w.host AND h.project = w.project
         ), told AS (
-            UPDATE operations SET state = 'ready', wakes = wakes + 1
+            UPDATE operations
+            SET state = 'ready', wakes = wakes + 1, data = data || jsonb_build_object('_told', true)
             WHERE state = 'waiting' AND id IN (
                 SELECT r.id FROM ranked r LEFT JOIN taken t ON t.host = r.host
                 WHERE r.place + coalesce(t.places, 0) <= :places
@@ -86,7 +87,7 @@ class Room:
     def __init__(self, database: Database, places: int) -> None:
         self.places = places
         self.full: Mapping[str, str] = {}
-        """Hosts that take no more at the moment, and why, as far as this process knows."""
+        """Hosts that take nothing new at the moment, and why, as far as this process knows."""
         self._database = database
         self._until = 0.0
         self.wanted = False
@@ -99,6 +100,11 @@ class Room:
         self._until = time.monotonic() + _KEEP
         async with self._database.read() as tx:
             self.full = {row[0]: _why(row[1]) for row in await _FULL.all(tx, places=self.places)}
+
+    def full_for(self, work: Operation) -> Mapping[str, str]:
+        """Those that are full for one operation: others wait where it was told of a place, but behind it."""
+        own = work.data["_room"] if "_told" in work.data else None
+        return {host: why for host, why in self.full.items() if host != own}
 
     async def take(self, tx: Tx, work: Operation, host: str) -> None:
         """A place at the host until the transaction ends, when the command is out; raises NoRoom."""
