@@ -11,11 +11,10 @@ import pytest
 from moorage.agent import identity as agent_identity
 from moorage.agent.fleet import hosts as many_hosts
 from moorage.agent.link import Link, Transport
-from moorage.audit import audit
 from moorage.store.database import Database
 from moorage.wire.messages import HostReport
 from tests.cloud.test_boot import flavor, network, server
-from tests.support.cloud import Client, TestCloud, running_cloud
+from tests.support.cloud import Client, TestCloud, running_cloud, whole
 from tests.support.identity import Identity
 
 HOST = "sim-0001"
@@ -94,7 +93,7 @@ async def test_guests_that_went_with_their_host_are_shutoff_and_start_makes_them
     assert [(p["id"], p["fixed_ips"], p["status"]) for p in ports] == [
         (p["id"], p["fixed_ips"], "ACTIVE") for p in before
     ]
-    assert not (await audit(database, grace=0.5)).findings
+    await whole(database, grace=0.5)
     assert (await demo.request("compute", "DELETE", f"/servers/{made}"))[0] == 204
     await demo.wait_for(made, "gone")
 

@@ -11,6 +11,7 @@ import aiohttp
 from moorage.agent.fleet import Fleet, SimulatedHost
 from moorage.agent.fleet import hosts as many_hosts
 from moorage.agent.hypervisors.simulated import Behaviour
+from moorage.audit import audit
 from moorage.core import config
 from moorage.operations.faults import Faults
 from moorage.server.cloud import Cloud
@@ -161,3 +162,11 @@ async def silenced(cloud: Cloud, host: str) -> None:
                 )
             await cloud.directory.refresh()  # which begins to listen anew where the last one is long ago
             cloud.directory._listening_since = -1e9
+
+
+async def whole(database: Database, *, grace: float = 0, but: str = "") -> None:
+    """Return once the audit finds nothing, ``but`` of one subject; what hosts say of guests comes with their next report."""
+    async with asyncio.timeout(180):
+        while findings := [f for f in (await audit(database, grace=grace)).findings if f.subject != but]:
+            assert all(f.invariant.startswith("guest.") for f in findings), findings
+            await asyncio.sleep(0.2)
