@@ -55,6 +55,7 @@ async def test_a_host_has_no_more_under_way_than_it_may_and_what_waits_holds_not
         await conductor(lease=HOUR, per_host=4, look=0.2)
     found = {f"server:{n}": await world.begin(f"server:{n}") for n in range(20)}
     held = await waiting(world, 8)
+    await sent(world, 12)
     hosts = Counter(c["host"] for c in world.commands)
     assert hosts == {"h1": 4, "h2": 4, "h3": 4}
     for subject, operation_id in found.items():

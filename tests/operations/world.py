@@ -4,6 +4,7 @@ Many operations run side by side in one world, each with a subject of its own: o
 """
 
 import asyncio
+import itertools
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -45,6 +46,7 @@ class World:
         self.hold = False
         self.silent: set[str] = set()
         self.deadline = 600.0
+        self._numbers = itertools.count()
         self._replies: set[asyncio.Task[bool]] = set()
 
     def runner(self, **changes: Any) -> Runner:
@@ -56,11 +58,15 @@ class World:
 
     async def send(self, tx: Tx, **command: Any) -> str:
         """What the engine calls to enqueue a command."""
-        command["id"] = f"c{len(self.commands)}"
+        command["id"] = f"c{next(self._numbers)}"
+        tx.on_commit(lambda: self._out(command))
+        return str(command["id"])
+
+    def _out(self, command: dict[str, Any]) -> None:
+        # No sooner: an answer to what is not committed is heard by nobody.
         self.commands.append(command)
         if not self.hold:
-            tx.on_commit(lambda: self._replies.add(asyncio.create_task(self.reply(command))))
-        return str(command["id"])
+            self._replies.add(asyncio.create_task(self.reply(command)))
 
     async def reply(self, command: dict[str, Any]) -> bool:
         """The host does it and answers; whether anybody heard the answer."""
