@@ -233,7 +233,9 @@ async def test_a_command_whose_delivery_was_lost_comes_with_the_next_poll(
     ):
         for process in (server, other):
             process.link._dispatcher._again_after = 3600.0
-        # One answer has come, so the poll is on a connection that was used before; nothing else is on the wire.
+        # One answer has come, so the poll is on a connection that was used before; nothing else is on the wire, for the
+        # only heartbeat is over.
+        await server.until(lambda: server.reports)
         await server.result(await server.send("h1", spawn("g1"), operation="op1"))
         await settled(fleet.agents["h1"])
         async with asyncio.timeout(PATIENCE):

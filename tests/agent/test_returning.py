@@ -78,7 +78,7 @@ async def test_nothing_is_touched_before_the_verdict(server, tmp_path):
 async def test_a_guest_that_moved_while_its_host_was_cut_off_is_removed_at_its_return(server, tmp_path):
     await with_guests(server, tmp_path, "g1", "g2")
     async with fleet_in(server, tmp_path) as fleet:
-        await until(lambda: server.judged)
+        await until(lambda: fleet.agents["h1"].returning._sure)
         await server.silence()
         server.verdicts = {"g1": "destroy"}
         await until(lambda: not fleet.agents["h1"].returning._sure)
@@ -91,7 +91,7 @@ async def test_a_guest_that_moved_while_its_host_was_cut_off_is_removed_at_its_r
 async def test_what_had_not_begun_at_the_cut_is_dropped_and_comes_again(server, tmp_path):
     await with_guests(server, tmp_path, "g1")
     async with fleet_in(server, tmp_path) as fleet:
-        await until(lambda: server.judged)
+        await until(lambda: fleet.agents["h1"].returning._sure)
         agent, go_on = fleet.agents["h1"], asyncio.Event()
         agent.guests.hypervisor._take_time = go_on.wait
         first = await server.send("h1", spawn("g2"), operation="long")
