@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -134,3 +135,53 @@ async def test_signals_come_again_after_the_listening_connection_was_severed(
         await admin.execute("SELECT pg_notify('things', '')")
         assert await subscription.wait(120)
     await signals.stop()
+
+
+class Leaving(Database):
+    """The first connection for listening fails as one does that is used while its server says good-bye."""
+
+    def __init__(self, url: str, error: Exception) -> None:
+        super().__init__(url)
+        self.errors = [error]
+
+    async def dedicated(self) -> Any:
+        connection = await super().dedicated()
+        return connection if not self.errors else _Failing(connection, self.errors.pop())
+
+
+class _Failing:
+    def __init__(self, connection: Any, error: Exception) -> None:
+        self._connection = connection
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def add_listener(self, *_: object) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress"),
+        asyncpg.InterfaceError("connection is closed"),
+        asyncpg.AdminShutdownError("terminating connection due to administrator command"),
+        ConnectionResetError(),
+        TimeoutError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_signals_come_again_however_the_listening_connection_fails(
+    database_url: str, admin: asyncpg.Connection, error: Exception
+) -> None:
+    database = Leaving(database_url, error)
+    await database.open()
+    signals = Signals(database)
+    subscription = signals.subscribe("things")
+    await signals.start()
+    assert await subscription.wait(120)
+    await admin.execute("SELECT pg_notify('things', '')")
+    assert await subscription.wait(120)
+    await signals.stop()
+    await database.close()

@@ -34,7 +34,8 @@ _GONE = (
     asyncpg.IdleInTransactionSessionTimeoutError,
 )
 # InternalClientError: among others, a statement sent while the server was saying good-bye.
-_LOST = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, *_GONE)
+LOST = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, *_GONE)
+"""What a connection that is gone may raise."""
 
 
 class Commits:
@@ -238,7 +239,7 @@ class Database:
                     "idle_in_transaction_session_timeout": str(round(self.idle_timeout * 1000)),
                 },
             )
-        except _LOST as error:
+        except LOST as error:
             raise StoreUnavailable(f"PostgreSQL does not answer: {error}") from error
         try:
             async with self.read() as tx:
@@ -309,7 +310,7 @@ class Database:
             return await asyncpg.connect(
                 self.url, timeout=self.acquire_timeout, server_settings={"application_name": "moorage"}
             )
-        except _LOST as error:
+        except LOST as error:
             raise StoreUnavailable(f"PostgreSQL does not answer: {error}") from error
 
     async def _acquire(self) -> Any:
@@ -320,7 +321,7 @@ class Database:
             return await pool.acquire(timeout=self.acquire_timeout)
         except TimeoutError as error:
             raise StoreUnavailable("no connection to PostgreSQL was free in time") from error
-        except _LOST as error:
+        except LOST as error:
             raise StoreUnavailable(f"PostgreSQL does not answer: {error}") from error
 
     async def _pool_release(self, connection: Any) -> None:
@@ -349,7 +350,7 @@ def _lost(connection: Any) -> Iterator[None]:
         if isinstance(error.__cause__, _GONE):
             _give_up(connection)
         raise
-    except _LOST as error:
+    except LOST as error:
         if isinstance(error, asyncpg.InterfaceError) and not _closed(connection):
             raise  # a mistake of ours, such as an argument of the wrong type
         _give_up(connection)

@@ -12,7 +12,7 @@ import asyncpg
 
 from moorage.core.errors import Unavailable
 from moorage.core.log import get_logger
-from moorage.store.database import Database
+from moorage.store.database import LOST, Database
 
 log = get_logger(__name__)
 _PROBE = 15.0  # seconds of silence after which the listening connection is asked whether it still lives
@@ -84,7 +84,7 @@ class Signals:
         while True:
             try:
                 await self._listen()
-            except (Unavailable, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except (Unavailable, asyncpg.PostgresError, *LOST) as error:
                 log.warning("signals.lost", error=str(error))
                 await asyncio.sleep(1)
 
