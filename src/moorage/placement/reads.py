@@ -109,11 +109,18 @@ _allocation = sa.select(
     allocations.c.used,
     resource_providers.c.generation,
 ).join(resource_providers, resource_providers.c.id == allocations.c.provider_id)
+# In one order, whatever the plan: clients show them in the order of the answer.
 ALLOCATIONS_OF_CONSUMER: Statement[AllocationRow] = Statement(
-    _allocation.where(allocations.c.consumer_id == text_param("id")), row=AllocationRow
+    _allocation.where(allocations.c.consumer_id == text_param("id")).order_by(
+        resource_providers.c.created_at, resource_providers.c.id, allocations.c.resource_class
+    ),
+    row=AllocationRow,
 )
 ALLOCATIONS_OF_PROVIDER: Statement[AllocationRow] = Statement(
-    _allocation.where(allocations.c.provider_id == text_param("id")), row=AllocationRow
+    _allocation.where(allocations.c.provider_id == text_param("id")).order_by(
+        allocations.c.created_at, allocations.c.consumer_id, allocations.c.resource_class
+    ),
+    row=AllocationRow,
 )
 
 
