@@ -1,8 +1,8 @@
 """The remote side of an operation: its command to a host, and the wait for the answer.
 
 A command is out while ``sent``; ``_command``, ``_host``, ``_sent_at`` and ``_until`` of the operation's data say which,
-where, since when and how long it is waited for. Meanwhile the operation looks up now and then: a host that is not heard of any more will not
-answer, and there is no point in waiting for the end of its time.
+where, since when and how long it is waited for. Meanwhile the operation looks up now and then: a host that is not heard
+of any more will not answer, and there is no point in waiting for the end of its time.
 """
 
 from datetime import datetime, timedelta
@@ -25,13 +25,14 @@ SILENT, NO_RESULT, HOST_FAILED = (
 
 async def send(env: Environment, work: Operation, step: str, command: Command, tx: Tx) -> None:
     """Enqueue the command of a step, or of its undo, and park."""
-    until = utcnow() + timedelta(seconds=command.timeout)
+    now = utcnow()
+    until = now + timedelta(seconds=command.timeout)
     work.sent = True
     for name in ("_room", "_told"):
         work.data.pop(name, None)
     work.data["_host"] = command.host
     work.data["_until"] = until.isoformat()
-    work.data["_sent_at"] = utcnow().isoformat()
+    work.data["_sent_at"] = now.isoformat()
     work.data["_command"] = await env.send(
         tx,
         host=command.host,

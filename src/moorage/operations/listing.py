@@ -16,8 +16,8 @@ from moorage.store.statement import Statement, query, text_param
 class OperationView(msgspec.Struct, frozen=True):
     """One operation, without what steps keep for themselves.
 
-    ``host`` is the one that was asked last, ``room`` the one that has as much to do as it may; ``undo_error`` why the last try to undo failed; ``attempts`` counts the
-    tries of the present step that failed.
+    ``host`` is the one that was asked last, ``room`` the one that has as much to do as it may; ``undo_error`` why the
+    last try to undo failed; ``attempts`` counts the tries of the present step that failed.
     """
 
     id: str

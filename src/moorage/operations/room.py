@@ -6,8 +6,8 @@ its transaction is rolled back, and it waits for room (``_room`` in its data: th
 which for a new one is nothing. Undoing is never held up, nor is what is urgent.
 
 A place that becomes free goes to the project with the fewest under way at that host, its oldest operation first: it is
-told so (``_told``), and the host is not full for it. Who comes later waits behind those that wait. Conductors look for such places when something here has ended, and with every
-poll.
+told so (``_told``), and the host is not full for it. Who comes later waits behind those that wait. Conductors look for
+such places when something here has ended, and with every poll.
 """
 
 import time
@@ -103,8 +103,9 @@ class Room:
 
     def full_for(self, work: Operation) -> Mapping[str, str]:
         """Those that are full for one operation: others wait where it was told of a place, but behind it."""
-        own = work.data["_room"] if "_told" in work.data else None
-        return {host: why for host, why in self.full.items() if host != own}
+        if "_told" not in work.data:
+            return self.full
+        return {host: why for host, why in self.full.items() if host != work.data["_room"]}
 
     async def take(self, tx: Tx, work: Operation, host: str) -> None:
         """A place at the host until the transaction ends, when the command is out; raises NoRoom."""
