@@ -35,6 +35,7 @@ async def test_every_step_runs_once_in_order(world: World, conductor: Conductor,
     assert await world.marks() == DONE
     log = await world.sql("SELECT step, event FROM operation_steps ORDER BY at")
     assert [r[0] for r in log if r[1] == "succeeded"] == STEPS
+    assert (await world.sql("SELECT count(*) = count(DISTINCT at) FROM operation_steps"))[0][0]
 
 
 @fused

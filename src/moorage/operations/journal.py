@@ -64,12 +64,16 @@ _UPDATED = (
     .cte("updated")
 )
 # The log goes with the record in one statement, and nowhere where the fence has moved. An event that is repeated in
-# one round (a retried undo) is kept once.
-_EVENTS = sa.func.jsonb_array_elements(_p("events", Json)).table_valued(sa.column("value", Json), name="e")
+# one round (a retried undo) is kept once. No two have the same time: those of one record come a microsecond apart.
+_EVENTS = (
+    sa.func.jsonb_array_elements(_p("events", Json))
+    .table_valued(sa.column("value", Json), with_ordinality="nth", name="e")
+    .render_derived()
+)
 _LOGGED = (
     insert(operation_steps)
     .from_select(
-        ["operation", "round", "step", "event", "fence", "data"],
+        ["operation", "round", "step", "event", "fence", "data", "at"],
         sa.select(
             _UPDATED.c.id,
             _p("logged_round", sa.Integer),
@@ -77,6 +81,7 @@ _LOGGED = (
             _EVENTS.c.value["event"].astext,
             _p("held", sa.BigInteger),
             _EVENTS.c.value["data"],
+            sa.func.clock_timestamp() + sa.func.make_interval(0, 0, 0, 0, 0, 0, _EVENTS.c.nth * 1e-6),
         ).select_from(sa.join(_UPDATED, _EVENTS, sa.true())),
     )
     .on_conflict_do_nothing()
