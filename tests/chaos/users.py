@@ -189,9 +189,11 @@ class User:
     async def delete_network(self, chance: random.Random) -> None:
         if len(self.networks) > 2:
             network = chance.choice(self.networks)
+            # Taken out first: another action may choose one while this is under way.
+            self.networks.remove(network)
             status, _ = await self.api.request(chance, "network", "DELETE", f"/networks/{network}")
-            if status in {204, 404}:
-                self.networks.remove(network)
+            if status not in {204, 404}:
+                self.networks.append(network)
 
     async def create_port(self, chance: random.Random) -> None:
         body = {"port": {"network_id": chance.choice(self.networks), "name": f"{self.name}-port"}}

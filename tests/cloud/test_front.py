@@ -31,6 +31,9 @@ async def test_every_port_says_whether_it_is_ready_and_strangers_learn_no_more(
     async with running_cloud(database, identity, hosts=0) as cloud:
         admin, demo = await cloud.client("admin"), await cloud.client()
         apis = ("compute", "placement", "network", "metrics")
+        async with asyncio.timeout(180):
+            while not cloud.cloud.signals.connected:  # made beside the start, which does not wait for it
+                await asyncio.sleep(0.01)
         for api in apis:
             for path in ("/healthcheck", "/healthcheck/live"):
                 status, headers, text = await ask(cloud, api, path)
@@ -73,11 +76,13 @@ async def test_prometheus_reads_what_the_cloud_does(
             await demo.request("compute", "GET", f"/nothing/{new_id()}")
         await ask(cloud, "network", "/v2.0/networks")
         async with asyncio.timeout(180):
-            while True:  # what has ended is counted once that is written down
+            while True:  # what has ended is counted once that is written down; keepers have their own pace
                 status, headers, text = await ask(cloud, "metrics", "/metrics")
                 assert status == 200
                 found = samples(text)
-                if found["moorage_operation_duration_seconds_count"]["server.boot", "done"]:
+                passes = found.get("moorage_keeper_last_pass_timestamp_seconds", {})
+                ended = found["moorage_operation_duration_seconds_count"]
+                if ended["server.boot", "done"] and ("housekeeping",) in passes:
                     break
                 await asyncio.sleep(0.1)
         assert headers["content-type"].startswith("text/plain")
@@ -89,7 +94,6 @@ async def test_prometheus_reads_what_the_cloud_does(
         took = found["moorage_request_duration_seconds_count"]
         assert took["compute", "/servers", "POST"] == 1
         assert found["moorage_hosts"][("up",)] == 3
-        ended = found["moorage_operation_duration_seconds_count"]
         assert ended["server.boot", "done"] == 1
         assert ended["server.boot", "failed"] == ended["server.delete", "done"] == 0
         answers = found["moorage_step_answer_seconds_count"]
@@ -100,7 +104,6 @@ async def test_prometheus_reads_what_the_cloud_does(
         assert found["moorage_placement_index_age_seconds"][()] < 60
         assert found["moorage_database_up"][()] == 1
         assert sum(found["moorage_database_connections"].values()) == database.size
-        assert ("housekeeping",) in found["moorage_keeper_last_pass_timestamp_seconds"]
         assert "process_open_fds" in found
         _, headers, text = await ask(cloud, "metrics", "/metrics", Accept="application/openmetrics-text")
         assert headers["content-type"].startswith("application/openmetrics-text")

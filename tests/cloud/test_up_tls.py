@@ -68,6 +68,10 @@ def test_moorage_up_by_https_serves_a_user_from_catalogue_to_delete(cloud: Moora
     image = admin.create_image(
         "tiny", data=b"\0" * 512, disk_format="raw", container_format="bare", visibility="public", wait=True
     )
+    until(
+        lambda: len([h for h in admin.compute.hypervisors() if h.state == "up"]) == 2,
+        "the simulated hosts are up",
+    )
     net = user.network.create_network(name="net")
     user.network.create_subnet(network_id=net.id, cidr="10.9.0.0/24", ip_version=4)
     made = user.compute.create_server(

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -46,12 +45,12 @@ class Parts:
         self.keystone = ServiceToken(url, username="u", password="p")
         self.age = 1.0
 
-    async def wrong(self, **more: Any) -> dict[str, str | None]:
+    async def wrong(self, within: float = 60) -> dict[str, str | None]:
         """What a report says is wrong."""
         checks = checks_of(
             self.database, self.signals, self.keystone, index_age=lambda: self.age, oldest_index=30
         )
-        report = await Health(checks, **more).report()
+        report = await Health(checks, within=within).report()
         found = {each.name: each.reason for each in report.checks if not each.ok}
         assert report.ready == (not found)
         return found
