@@ -1,6 +1,7 @@
 # `make demo` on a fresh Debian 12 or 13, as root, is all a newcomer needs. Everything else is one command too.
 BIN := .venv/bin
 CONFORMANCE ?= ../shared/conformance
+JOBS ?= 3
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup up demo check format test chaos conformance contract fuzz generated bench bench-placement lock clean
@@ -27,8 +28,8 @@ format: setup  ## put the code into form
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-test: setup  ## every test that this machine can run; ARGS="-k name" for some
-	$(BIN)/pytest $(ARGS)
+test: setup  ## every test that this machine can run, JOBS=3 files at a time; ARGS="-k name" for some
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 conformance: setup  ## Placement's own tests and osc-placement's, by their runners in CONFORMANCE=../shared/conformance
 	@PYTHONPATH=. $(BIN)/python -m tests.placement.conformance --suites $(CONFORMANCE) $(ARGS)

@@ -44,6 +44,20 @@ def test_an_image_is_made_once(guest_image):
     assert "made earlier" in said[0]
 
 
+@pytest.mark.parametrize("there", [{}, {"vmlinuz": "rest"}, {"vmlinuz": "first", image.IMAGE_NAME: "first"}])
+def test_who_makes_it_second_takes_the_first_and_what_is_left_of_one_is_replaced(tmp_path, there):
+    home, made = tmp_path / "guest-1", tmp_path / "out"
+    for folder, files in ((home, there), (made, {"vmlinuz": "second", image.IMAGE_NAME: "second"})):
+        for name, content in files.items():
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_text(content)
+    image._keep(made, image.GuestImage(home / image.IMAGE_NAME, home / "vmlinuz", home / "guest.img"))
+    kept = "first" if image.IMAGE_NAME in there else "second"
+    assert {file.name: file.read_text() for file in home.iterdir()} == dict.fromkeys(
+        ("vmlinuz", image.IMAGE_NAME), kept
+    )
+
+
 @needs_cpio
 def test_every_module_is_there_with_what_it_needs(guest_image, tmp_path):
     # Device nodes are not ours to make as an ordinary user, and are not asked about.

@@ -72,11 +72,20 @@ def build_image(cache: Path, progress: Progress = quiet) -> GuestImage:
     with tempfile.TemporaryDirectory(dir=cache, prefix="making-") as folder:
         work = Path(folder)
         _build(work, packages, progress)
-        if home.exists():
-            shutil.rmtree(home)
-        (work / "out").rename(home)
+        _keep(work / "out", image)
     progress(f"guest image: {image.disk} ({image.disk.stat().st_size / 1e6:.1f} MB)")
     return image
+
+
+def _keep(made: Path, image: GuestImage) -> None:
+    """Put what was made in its place, unless another process was there first: guests may boot from that one by now."""
+    home = image.disk.parent
+    try:
+        made.rename(home)
+    except OSError:
+        if not image.disk.is_file():
+            shutil.rmtree(home)
+            made.rename(home)
 
 
 def wanted_packages() -> list[Package]:
