@@ -44,9 +44,20 @@ ASKS: dict[str, tuple[str, Any, tuple[int, bytes]]] = {
     "GET /images/{image_id}": ("", None, (404, b"no server on this host")),
 }
 
+SERVER = """
+    INSERT INTO servers (id, project_id, user_id, name, hostname, reservation_id, flavor, vcpus, memory_mb, disk_gb,
+        image_id, host, vm_state)
+    VALUES ('h1-guest', 'p', 'u', 's', 's', 'r', '{}', 1, 512, 1, 'h1-image', 'h1', 'active')
+"""
+
+
+async def token() -> str:
+    """What the image service would be asked with, if there was one."""
+    return "token"
+
 
 class Served:
-    """The agents' application of one process, behind TLS on a port; h1 has a command, h2 is another host."""
+    """The agents' application of one process, behind TLS on a port; h1 has a server and a command, h2 is another host."""
 
     def __init__(self, server: AgentServer, url: str, app: Any) -> None:
         self.server, self.url = server, url
@@ -55,10 +66,12 @@ class Served:
             for row in rows_of(SimpleNamespace(apps={"agent": app}))  # type: ignore[arg-type]
             if row.api == "agent"
         ]
+        self.own: HostClient
         self.command = ""
         self.spent = ""
 
     async def joined(self, name: str) -> HostClient:
+        """A host that has enrolled."""
         client = HostClient(self.url)
         self.spent = await self.server.ticket(host=name)
         status, _ = await client.enroll(name, self.spent)
@@ -80,13 +93,16 @@ class Served:
 async def served(database_url: str) -> AsyncIterator[Served]:
     async with AgentServer(database_url) as server, contextlib.AsyncExitStack() as stack:
         hosts = HostAuthenticator(server.link.certificates)
-        images = ImageProxy(server.database, hosts, None, "http://127.0.0.1:1")  # type: ignore[arg-type]  # never asked
+        images = ImageProxy(server.database, hosts, token, "http://127.0.0.1:1")
+        stack.push_async_callback(images.close)
         app, listeners = agent_app(server.link, images, IMAGES), Listeners()
         port = listeners.add(app, "127.0.0.1", 0, tls=AUTHORITY.server_context())
         await listeners.start()
         stack.push_async_callback(listeners.stop)
         found = Served(server, f"https://127.0.0.1:{port}", app)
-        await found.joined("h1")
+        found.own = await found.joined("h1")
+        async with server.database.transaction() as tx:
+            await tx.execute(SERVER)
         found.command = await server.send("h1", StartGuest(server_id="h1-guest"), operation="op")
         yield found
 
@@ -127,6 +143,15 @@ async def test_another_hosts_credential_reads_and_changes_nothing(served):
         registry = served.server.link.registry
         assert (await registry.host(tx, "h1")).facts is None
         assert [len(await registry.certificates(tx, name)) for name in ("h1", "h2")] == [1, 2]
+
+
+async def test_a_host_gets_the_image_of_its_own_server_and_no_other(served):
+    # Past the question who may have it, the image service is asked, which is not there.
+    assert (await served.own.request("GET", "/images/h1-image"))[0] == 503
+    assert (await served.own.request("GET", "/images/another-image"))[0] == 404
+    async with served.server.database.transaction() as tx:
+        await tx.execute("UPDATE servers SET deleted_at = now()")
+    assert (await served.own.request("GET", "/images/h1-image"))[0] == 404
 
 
 async def test_a_revoked_credential_opens_nothing(served):

@@ -12,7 +12,7 @@ from moorage.agent import identity as agent_identity
 from moorage.agent.fleet import hosts as many_hosts
 from moorage.agent.link import Link, Transport
 from moorage.store.database import Database
-from moorage.wire.messages import HostReport
+from moorage.wire.messages import Event, HostReport, Uplink
 from tests.cloud.test_boot import flavor, network, server
 from tests.support.cloud import Client, TestCloud, running_cloud, whole
 from tests.support.identity import Identity
@@ -131,6 +131,23 @@ async def test_a_guest_that_its_agent_saw_end_is_shutoff_with_an_action(
     hypervisor.on_ended(made)
     await demo.wait_for(made, "SHUTOFF")
     assert [a["action"] for a in await actions(demo, made)] == ["stop", "create"]
+
+
+async def test_what_another_host_says_of_a_guest_changes_nothing(
+    database: Database, identity: Identity, image_id: str
+) -> None:
+    async with running_cloud(database, identity, hosts=2, compute__power_sync_interval=3600.0) as cloud:
+        demo = await cloud.client()
+        made = await booted(cloud, demo, image_id)
+        async with database.read() as tx:
+            ((own,),) = await tx.fetch("SELECT host FROM servers WHERE id = $1", (made,))
+        (other,) = set(cloud.fleet.agents) - {own}
+        ended = Event(kind="guest.power", data={"server_id": made, "power_state": "shutdown"})
+        # Each is recorded when the host is answered.
+        for name, status in ((other, "ACTIVE"), (own, "SHUTOFF")):
+            async with spoken_by_hand(cloud, name) as (link, _):
+                await link.send(Uplink(events=[ended]))
+            assert (await demo.get("compute", f"/servers/{made}"))["server"]["status"] == status
 
 
 async def test_a_server_that_is_being_worked_on_is_left_alone(
