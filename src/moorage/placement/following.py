@@ -123,10 +123,11 @@ class Follower:
                 self._index.known_names.clear()
             elif row.provider_id is not None:
                 touched.add(row.provider_id)
-        self._note_ids([row.id for row in rows if row.id is not None], state)
         if touched:
             self._index.apply_providers(touched, await THESE.all(tx, ids=sorted(touched)))
         self._index.apply_used(used)
+        # Not before all is applied: where the read fails or is cancelled, the next look finds the same rows again.
+        self._note_ids([row.id for row in rows if row.id is not None], state)
         if not more:
             self._polled_at = asked_at
         return more
