@@ -3,11 +3,12 @@
 from moorage.api.app import Api
 from moorage.api.call import Call, Reply
 from moorage.api.context import RequestContext
-from moorage.api.endpoint import ALWAYS, Endpoint, Query, between, names, since, until
+from moorage.api.endpoint import ALWAYS, NO_QUERY, Endpoint, Query, between, names, since, until
 from moorage.api.versions import Version, VersionScheme
 
 __all__ = [
     "ALWAYS",
+    "NO_QUERY",
     "Api",
     "Call",
     "Endpoint",

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from moorage.api.endpoint import Endpoint, Query
-from moorage.api.fields import check_fields
+from moorage.api.fields import check_fields, choices
 from moorage.api.versions import Version
 from moorage.core.errors import BadRequest, UnsupportedMediaType
 
@@ -61,7 +61,7 @@ def _decode(raw: bytes, to: Any, inside: str = "") -> Any:
     try:
         found = _decoder(to).decode(raw)
     except msgspec.ValidationError as error:
-        raise _bad(str(error), inside) from error
+        raise _bad(str(error), inside, to) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"The body is not valid JSON: {error}", field="body") from error
     if rb"\u0000" in raw and _has_nul(msgspec.json.decode(raw)):
@@ -83,16 +83,17 @@ def _decoder(to: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(to, strict=strict)
 
 
-def _bad(text: str, inside: str = "") -> BadRequest:
+def _bad(text: str, inside: str = "", to: Any = None) -> BadRequest:
     match = _AT.search(text)
     where = match[2] if match else ""
     path = ".".join(p for p in (inside, where) if p)
     missing = re.search(r"missing required field `(\w+)`|unknown field `(\w+)`", text)
     if missing:
         path = ".".join(p for p in (path, missing[1] or missing[2]) if p)
-    return BadRequest(
-        f"Invalid input for {path or 'the body'}: {text[: match.start()] if match else text}.", field=path
-    )
+    said = text[: match.start()] if match else text
+    if to is not None and said.startswith("Invalid enum value"):
+        said += f", one of {', '.join(map(repr, choices(to, where)))} is needed"
+    return BadRequest(f"Invalid input for {path or 'the body'}: {said}.", field=path)
 
 
 def decode_query(endpoint: Endpoint, pairs: list[tuple[str, str]], version: Version) -> Any:

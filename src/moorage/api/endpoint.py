@@ -49,6 +49,10 @@ def names(*always: str, strict: str | None = None, later: Mapping[str, str] | No
     return Query(found, parse(strict) if strict is not None else None)
 
 
+NO_QUERY = Query({}, strict=(0, 0))
+"""No parameters: whatever is given is refused. For APIs of our own; OpenStack's ignore what they do not know."""
+
+
 class Header(msgspec.Struct, frozen=True):
     """A header of requests that a handler reads. ``refused``: the status of one that does not hold, if it is a condition."""
 

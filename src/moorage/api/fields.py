@@ -5,7 +5,8 @@ tags: Annotated[list[str] | UnsetType, only(since("2.52"))] = UNSET
 A field of a request's body that has versions must be UNSET where it is left out: whatever else is one that was given.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -66,6 +67,32 @@ def _check(value: Any, version: Version, at: str) -> None:
     elif isinstance(value, Mapping):
         for key, each in value.items():
             _check(each, version, f"{at}.{key}" if at else key)
+
+
+def choices(to: Any, where: str) -> list[Any]:
+    """The values that a type allows at a path as msgspec's errors have it: ``server.networks[0].tag``."""
+    kinds = [inspect.type_info(to)]
+    for step in re.findall(r"\[[^\]]*\]|[^.\[]+", where):
+        kinds = [inner for kind in _plain(kinds) for inner in _inside(kind, step)]
+    return [v for kind in _plain(kinds) if isinstance(kind, inspect.LiteralType) for v in kind.values]
+
+
+def _plain(kinds: list[inspect.Type]) -> Iterator[inspect.Type]:
+    for kind in kinds:
+        if isinstance(kind, inspect.Metadata):
+            yield from _plain([kind.type])
+        elif isinstance(kind, inspect.UnionType):
+            yield from _plain(list(kind.types))
+        else:
+            yield kind
+
+
+def _inside(kind: inspect.Type, step: str) -> list[inspect.Type]:
+    if isinstance(kind, inspect.StructType):
+        return [field.type for field in kind.fields if field.encode_name == step]
+    if isinstance(kind, inspect.DictType):
+        return [kind.value_type]
+    return [kind.item_type] if isinstance(kind, inspect.CollectionType) else []
 
 
 def _words(ranges: tuple[Range, ...]) -> str:

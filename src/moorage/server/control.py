@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.api import Api, Call, Endpoint
+from moorage.api import NO_QUERY, Api, Call, Endpoint
 from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
 from moorage.audit import audit
@@ -82,10 +82,10 @@ async def show_openapi(call: Call[Control]) -> Any:
 
 ENDPOINTS = (
     *HOST_ENDPOINTS,
-    Endpoint("GET", "/placement/dump", dump_placement, ADMIN, response=World),
-    Endpoint("GET", "/audit", run_audit, ADMIN, response=AuditReport),
-    Endpoint("GET", "/health", health, ADMIN, response=Report),
-    Endpoint("GET", "/openapi/{api}", show_openapi, response=dict[str, Any]),
+    Endpoint("GET", "/placement/dump", dump_placement, ADMIN, query=NO_QUERY, response=World),
+    Endpoint("GET", "/audit", run_audit, ADMIN, query=NO_QUERY, response=AuditReport),
+    Endpoint("GET", "/health", health, ADMIN, query=NO_QUERY, response=Report),
+    Endpoint("GET", "/openapi/{api}", show_openapi, query=NO_QUERY, response=dict[str, Any]),
 )
 
 

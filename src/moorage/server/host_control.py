@@ -13,7 +13,7 @@ import msgspec
 
 from moorage.agentlink.model import Host
 from moorage.agentlink.service import AgentLink
-from moorage.api import Call, Endpoint
+from moorage.api import NO_QUERY, Call, Endpoint
 from moorage.api.answers import many, one
 from moorage.compute import guests
 from moorage.store.database import Database
@@ -127,8 +127,10 @@ def _view(host: Host, link: AgentLink) -> dict[str, Any]:
 
 
 HOST_ENDPOINTS = (
-    Endpoint("GET", "/hosts", list_hosts, ADMIN, response=many("hosts", ListedHost)),
-    Endpoint("GET", "/hosts/{name}", show_host, ADMIN, response=one("host", ShownHost)),
-    Endpoint("POST", "/hosts/{name}/ticket", create_ticket, ADMIN, status=201, response=NewTicket),
-    Endpoint("POST", "/hosts/{name}/revoke", revoke_host, ADMIN, status=204),
+    Endpoint("GET", "/hosts", list_hosts, ADMIN, query=NO_QUERY, response=many("hosts", ListedHost)),
+    Endpoint("GET", "/hosts/{name}", show_host, ADMIN, query=NO_QUERY, response=one("host", ShownHost)),
+    Endpoint(
+        "POST", "/hosts/{name}/ticket", create_ticket, ADMIN, query=NO_QUERY, status=201, response=NewTicket
+    ),
+    Endpoint("POST", "/hosts/{name}/revoke", revoke_host, ADMIN, query=NO_QUERY, status=204),
 )

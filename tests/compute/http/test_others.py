@@ -202,6 +202,17 @@ async def test_hypervisors_and_services(member, admin, world):
     assert (await admin("GET", "/os-hypervisors/statistics", version="2.1"))["hypervisor_statistics"][
         "count"
     ] == 3
+    # A number is an id before 2.53 alone; what can be no id is refused from then on, and not found before.
+    nowhere = "00000000-0000-4000-8000-000000000000"
+    for name, since_uuids, before in (
+        (str(oldest[0]["id"]), 400, 200),
+        ("h1", 400, 404),
+        ("9999", 400, 404),
+        (nowhere, 404, 404),
+    ):
+        await admin("GET", f"/os-hypervisors/{name}", version="2.53", status=since_uuids)
+        await admin("GET", f"/os-hypervisors/{name}", version="2.52", status=before)
+        await admin("PUT", f"/os-services/{name}", {"status": "enabled"}, since_uuids)
     page = await admin("GET", "/os-hypervisors?limit=2")
     rest = await admin("GET", page["hypervisors_links"][0]["href"].partition("/v2.1")[2])
     assert [h["hypervisor_hostname"] for h in rest["hypervisors"]] == ["h3"]
@@ -213,7 +224,8 @@ async def test_hypervisors_and_services(member, admin, world):
     assert (shown["binary"], shown["status"], shown["zone"]) == ("nova-compute", "disabled", "nova")
     assert (await admin("GET", "/os-services?binary=nova-conductor"))["services"] == []
     await admin("PUT", service, {"status": "enabled", "disabled_reason": "x"}, 400)
-    await admin("PUT", service, {"status": "maybe"}, 400)
+    wrong = await admin("PUT", service, {"status": "maybe"}, 400)
+    assert wrong["badRequest"]["message"].endswith("one of 'disabled', 'enabled' is needed.")
     await admin("PUT", service, {"status": "enabled"})
     by_name = {"host": "h2", "binary": "nova-compute"}
     done = await admin("PUT", "/os-services/disable", by_name, version="2.1")

@@ -142,6 +142,7 @@ async def test_a_reader_only_reads(reader, member):
         ({"hostname": "a b"}, 400, "hostname"),
         ({"accessIPv4": "::1"}, 400, "accessIPv4"),
         ({"config_drive": "maybe"}, 400, "config_drive"),
+        ({"OS-DCF:diskConfig": "auto"}, 400, "server.OS-DCF:diskConfig"),
         (
             {"block_device_mapping_v2": [{"boot_index": 0, "source_type": "volume", "uuid": NOWHERE}]},
             400,
@@ -286,6 +287,27 @@ async def test_power_actions_follow_the_state(member, world):
         for a in (await member("GET", f"/servers/{server_id}/os-instance-actions"))["instanceActions"]
     ]
     assert names == ["start", "stop", "reboot", "reboot", "create"]
+
+
+@pytest.mark.parametrize("wrong", ["zz", "ACTIVE", "Error", "", None, 1])
+async def test_a_state_that_servers_are_not_reset_to_changes_nothing(member, admin, world, wrong):
+    await world.host("h1")
+    server_id = await member.server()
+    await world.run(server_id, "h1")
+    before = (await admin("GET", f"/servers/{server_id}"))["server"]
+    answer = await admin("POST", f"/servers/{server_id}/action", {"os-resetState": {"state": wrong}}, 400)
+    assert "os-resetState.state" in answer["badRequest"]["message"]
+    assert (await admin("GET", f"/servers/{server_id}"))["server"] == before
+    assert before["status"] == "ACTIVE"
+
+
+async def test_a_server_is_reset_to_error_and_back(member, admin, world):
+    await world.host("h1")
+    server_id = await member.server()
+    await world.run(server_id, "h1")
+    for state, status in (("error", "ERROR"), ("active", "ACTIVE")):
+        await admin("POST", f"/servers/{server_id}/action", {"os-resetState": {"state": state}}, 202)
+        assert (await member("GET", f"/servers/{server_id}"))["server"]["status"] == status
 
 
 async def test_locked_servers(member, admin, world):
@@ -438,6 +460,8 @@ async def test_lists_page_sort_and_filter(member):
         "limit=-1",
         "marker=none",
         "sort_key=none",
+        "sort_dir=q",
+        "sort_key=uuid&sort_dir=DESC",
         "unknown=1",
         "name=[",
         "status=NONE",

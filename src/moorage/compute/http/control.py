@@ -1,6 +1,6 @@
 """Compute's part of the control API; its prefix is /moorage/v1."""
 
-from moorage.api.endpoint import Endpoint
+from moorage.api.endpoint import NO_QUERY, Endpoint
 from moorage.compute.http import placement
 
 CONTROL_POLICIES: dict[str, str] = {
@@ -14,6 +14,7 @@ CONTROL_ENDPOINTS: tuple[Endpoint, ...] = (
         "/servers/{server_id}/placement",
         placement.show,
         "moorage:placement:show",
+        query=NO_QUERY,
         response=placement.ServerPlacement,
     ),
 )

@@ -1,9 +1,8 @@
 """/os-hypervisors, /os-services and /os-availability-zone: three views of the compute hosts."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,6 +17,7 @@ from moorage.compute.http import values
 from moorage.compute.http.values import Body, ComputeCall, Flag
 from moorage.compute.model import HostView
 from moorage.core.errors import BadRequest
+from moorage.core.ids import is_uuid
 
 QUERY = names("with_servers", strict="2.53")
 PAGES = names("limit", "marker", "hypervisor_hostname_pattern", "with_servers", strict="2.53")
@@ -28,7 +28,7 @@ _TYPES = {"qemu": "QEMU", "simulated": "fake"}
 class ServiceChange(Body, frozen=True):
     """PUT /os-services/{id}, from 2.53 on."""
 
-    status: str | UnsetType = UNSET
+    status: Literal["enabled", "disabled"] | UnsetType = UNSET
     disabled_reason: str | UnsetType = UNSET
     forced_down: Flag | UnsetType = UNSET
 
@@ -128,9 +128,14 @@ def _find(call: ComputeCall, found: list[HostView], key: str) -> HostView:
     for host in found:
         if host.facts and str(_id(call, host)) == key:
             return host
-    if call.version >= (2, 53) and re.fullmatch(r"\d+", key):
-        raise BadRequest(f"Invalid uuid {key}", field="hypervisor_id")
+    _check_id(call, key, "hypervisor_id")
     raise HostNotFound(f"Compute host {key} could not be found.")
+
+
+def _check_id(call: ComputeCall, key: str, field: str) -> None:
+    """From 2.53 on ids are UUIDs, and others refused; before, whatever is no number is not found."""
+    if call.version >= (2, 53) and not is_uuid(key):
+        raise BadRequest(f"Invalid uuid {key[:64]}", field=field)
 
 
 async def uptime(call: ComputeCall) -> dict[str, Any]:
@@ -253,6 +258,7 @@ async def update_service(call: ComputeCall) -> dict[str, Any]:
     disabled = _asked_state(given)
     found = [h for h in await _hosts(call) if h.id == call.path["service_id"]]
     if not found:
+        _check_id(call, call.path["service_id"], "service_id")
         raise HostNotFound(f"Service {call.path['service_id']} could not be found.")
     await _disable(call, found[0].name, disabled=disabled, reason=values.given(given.disabled_reason))
     return {"service": _service(call, hosts.find(await _hosts(call), found[0].id))}
@@ -261,7 +267,7 @@ async def update_service(call: ComputeCall) -> dict[str, Any]:
 def _asked_state(given: ServiceChange) -> bool:
     if given.forced_down is not UNSET:
         raise InvalidField("Forcing a service down is not offered.", field="forced_down")
-    if given.status not in ("enabled", "disabled"):
+    if given.status is UNSET:
         raise InvalidField("status is enabled or disabled.", field="status")
     if given.status == "enabled" and given.disabled_reason is not UNSET:
         raise InvalidField("disabled_reason goes with the status disabled.", field="disabled_reason")

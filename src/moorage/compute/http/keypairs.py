@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -25,7 +25,7 @@ _RULE = "os_compute_api:os-keypairs:"
 class NewKeypair(Body, frozen=True):
     name: str
     public_key: str | UnsetType = UNSET
-    type: Annotated[str | UnsetType, only(since("2.2"))] = UNSET
+    type: Annotated[Literal["ssh", "x509"] | UnsetType, only(since("2.2"))] = UNSET
     user_id: Annotated[str | UnsetType, only(since("2.10"))] = UNSET
 
 
@@ -96,8 +96,6 @@ def _check(call: ComputeCall, given: NewKeypair) -> None:
             "'.' from 2.92 on.",
             field="keypair.name",
         )
-    if given.type not in (UNSET, "ssh", "x509"):
-        raise InvalidField("keypair.type is ssh or x509.", field="keypair.type")
 
 
 async def _material(call: ComputeCall, given: NewKeypair, kind: str) -> tuple[str, str | None]:

@@ -1,5 +1,7 @@
 """POST /servers/{server_id}/action: what servers can be told."""
 
+from typing import Literal
+
 from msgspec import UNSET, UnsetType
 
 from moorage.compute import server_edits, server_power, servers
@@ -11,7 +13,7 @@ _OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
 
 
 class Reboot(Body, frozen=True):
-    type: str
+    type: Literal["SOFT", "Soft", "soft", "HARD", "Hard", "hard"]
 
 
 class Console(Body, frozen=True):
@@ -23,7 +25,7 @@ class Lock(Body, frozen=True):
 
 
 class ResetState(Body, frozen=True):
-    state: str
+    state: Literal["active", "error"]
 
 
 async def start(call: ComputeCall) -> None:
@@ -40,13 +42,9 @@ async def stop(call: ComputeCall) -> None:
 
 async def reboot(call: ComputeCall) -> None:
     """reboot: SOFT asks the guest, HARD does not."""
-    kind = call.body.type
-    if kind not in ("SOFT", "Soft", "soft", "HARD", "Hard", "hard"):
-        raise InvalidField("reboot.type is SOFT or HARD.", field="reboot.type")
+    hard = call.body.type.upper() == "HARD"
     async with call.app.database.transaction() as tx:
-        await server_power.reboot(
-            tx, call.app, call.context, call.path["server_id"], hard=kind.upper() == "HARD"
-        )
+        await server_power.reboot(tx, call.app, call.context, call.path["server_id"], hard=hard)
 
 
 async def console_output(call: ComputeCall) -> dict[str, str]:

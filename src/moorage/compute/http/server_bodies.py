@@ -3,7 +3,7 @@
 One type serves every microversion; a field says which have it.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
@@ -19,6 +19,7 @@ from moorage.core.ids import is_uuid
 # Upstream lost these by mistake, and took them back.
 _NIC_TAGS = only(between("2.32", "2.36"), since("2.42"))
 _DEVICE_TAGS = only(between("2.32", "2.32"), since("2.42"))
+DiskConfig = Literal["AUTO", "MANUAL"]
 
 
 class Nic(Body, frozen=True):
@@ -70,7 +71,7 @@ class NewServer(Body, frozen=True):
     admin_pass: str | UnsetType = field(default=UNSET, name="adminPass")
     access_ip_v4: str | UnsetType = field(default=UNSET, name="accessIPv4")
     access_ip_v6: str | UnsetType = field(default=UNSET, name="accessIPv6")
-    disk_config: str | UnsetType = field(default=UNSET, name="OS-DCF:diskConfig")
+    disk_config: DiskConfig | UnsetType = field(default=UNSET, name="OS-DCF:diskConfig")
     block_device_mapping: list[dict[str, Any]] | UnsetType = UNSET
     block_device_mapping_v2: list[BlockDevice] | UnsetType = UNSET
     personality: Annotated[list[dict[str, Any]] | UnsetType, only(until("2.56"))] = UNSET
@@ -92,7 +93,7 @@ class ServerChanges(Body, frozen=True):
     name: str | UnsetType = UNSET
     access_ip_v4: str | UnsetType = field(default=UNSET, name="accessIPv4")
     access_ip_v6: str | UnsetType = field(default=UNSET, name="accessIPv6")
-    disk_config: str | UnsetType = field(default=UNSET, name="OS-DCF:diskConfig")
+    disk_config: DiskConfig | UnsetType = field(default=UNSET, name="OS-DCF:diskConfig")
     description: Annotated[str | UnsetType | None, only(since("2.19"))] = UNSET
     hostname: Annotated[str | UnsetType, only(since("2.90"))] = UNSET
 
@@ -127,7 +128,7 @@ def create_request(body: CreateServer, version: Version) -> CreateRequest:
         else values.flag(given.config_drive, "server.config_drive"),
         access_ip_v4=_address(given.access_ip_v4, "server.accessIPv4", 4),
         access_ip_v6=_address(given.access_ip_v6, "server.accessIPv6", 6),
-        disk_config=disk_config(given.disk_config),
+        disk_config=values.given(given.disk_config),
         trusted_image_certificates=values.given(given.trusted_image_certificates),
         availability_zone=zone,
         host=host,
@@ -152,17 +153,8 @@ def changes(body: UpdateServer, version: Version) -> dict[str, Any]:
     if given.access_ip_v6 is not UNSET:
         found["access_ip_v6"] = _address(given.access_ip_v6, "server.accessIPv6", 6)
     if given.disk_config is not UNSET:
-        found["disk_config"] = disk_config(given.disk_config)
+        found["disk_config"] = given.disk_config
     return found
-
-
-def disk_config(value: str | UnsetType) -> str | None:
-    """AUTO or MANUAL; raises InvalidField."""
-    if value is UNSET:
-        return None
-    if value not in ("AUTO", "MANUAL"):
-        raise InvalidField("OS-DCF:diskConfig is AUTO or MANUAL.", field="server.OS-DCF:diskConfig")
-    return value
 
 
 def host_name(value: str, version: Version) -> str:

@@ -174,15 +174,17 @@ def _all_tenants(call: ComputeCall, filters: dict[str, list[str]]) -> bool:
 
 def _sort(call: ComputeCall) -> tuple[tuple[str, bool], ...]:
     keys, directions = call.query.get("sort_key", []), call.query.get("sort_dir", [])
+    if not set(directions) <= {"asc", "desc"}:
+        raise InvalidField("Unknown sort direction, must be 'desc' or 'asc'", field="sort_dir")
     found: list[tuple[str, bool]] = []
     for i, key in enumerate(keys):
-        down = (directions[min(i, len(directions) - 1)] if directions else "desc").lower() == "desc"
+        down = (directions[min(i, len(directions) - 1)] if directions else "desc") == "desc"
         if key in SORT_KEYS:
             found.append((key, down))
         elif call.version >= (2, 75) or key not in _OLD_SORT_KEYS:
             raise InvalidField(f"Invalid input for query parameter sort_key: {key[:64]}", field="sort_key")
     if not keys and directions:
-        found.append(("created_at", directions[0].lower() == "desc"))
+        found.append(("created_at", directions[0] == "desc"))
     return tuple(found) or (("created_at", True),)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from moorage.api import Api, Endpoint
+from moorage.api import NO_QUERY, Api, Endpoint
 from moorage.api.answers import many, one
 from moorage.api.auth import Authenticator
 from moorage.api.policy import Policies
@@ -27,14 +27,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/operations/{operation_id}",
         operations.show,
         SHOW,
+        query=NO_QUERY,
         response=one("operation", operations.ShownOperation),
     ),
-    Endpoint("POST", "/operations/{operation_id}/resume", operations.resume, RESUME, status=202),
+    Endpoint(
+        "POST", "/operations/{operation_id}/resume", operations.resume, RESUME, query=NO_QUERY, status=202
+    ),
     Endpoint(
         "POST",
         "/operations/{operation_id}/abandon",
         operations.abandon,
         ABANDON,
+        query=NO_QUERY,
         response=one("operation", operations.AbandonedOperation),
     ),
 )
