@@ -26,7 +26,7 @@ from moorage.placement.errors import (
 )
 from moorage.placement.model import Inventory, InventoryRow, Provider
 from moorage.placement.names import RESOURCE_CLASSES
-from moorage.placement.reads import PROVIDER
+from moorage.placement.reads import LOCK_PROVIDERS, PROVIDER
 from moorage.placement.tables import (
     allocations,
     inventories,
@@ -207,27 +207,47 @@ async def create_provider(tx: Tx, *, provider: str, name: str, parent: str | Non
 async def update_provider(
     tx: Tx, *, provider: str, name: str, parent: str | None, keep_parent: bool, reparent: bool
 ) -> Provider:
-    """Rename a provider and, unless `keep_parent`, put it below `parent`.
+    """Rename a provider and, unless `keep_parent`, put it below `parent`, with all that is below it.
 
     Without `reparent` only a root may be given a parent, as before microversion 1.37.
+    Raises ProviderNotFound, DuplicateProvider, BadRequest.
     """
+    below = {provider} if keep_parent else await _lock_subtree(tx, provider, parent)
     found = await lock_provider(tx, provider)
     parent = found.parent_id if keep_parent else parent
-    moved = await _moved_root(tx, found, parent, reparent=reparent) if parent != found.parent_id else None
+    stays = parent == found.parent_id
+    moved = None if stays else await _moved_root(tx, found, parent, below, reparent=reparent)
     try:
         async with tx.savepoint():
             changed = await _RENAME.one(tx, provider=provider, name=name, parent=parent)
     except UniqueViolation as error:
         raise DuplicateProvider(f"Conflicting resource provider name: {name} already exists.") from error
-    below = [row[0] for row in await _SUBTREE.all(tx, provider=provider)]
     if moved is not None:
-        await _SET_ROOT.run(tx, ids=below, root=moved)
+        await _SET_ROOT.run(tx, ids=sorted(below), root=moved)
         changed = msgspec.structs.replace(changed, root_id=moved)
-    await log_providers(tx, below)
+    await log_providers(tx, sorted(below))
     return changed
 
 
-async def _moved_root(tx: Tx, found: Provider, parent: str | None, *, reparent: bool) -> str:
+async def _lock_subtree(tx: Tx, provider: str, parent: str | None) -> set[str]:
+    """Lock a provider, all that is below it and its parent to be; return who is in the subtree.
+
+    Whoever makes or moves a provider locks the parent, and reads its root after that: nothing comes below what is locked.
+    """
+    locked: set[str] = set()
+    while True:
+        below = {row[0] for row in await _SUBTREE.all(tx, provider=provider)}
+        if not below:
+            raise ProviderNotFound(provider)
+        wanted = below if parent is None else below | {parent}
+        # What came or went while the locks were waited for is seen by reading again.
+        if wanted <= locked:
+            return below
+        await LOCK_PROVIDERS.all(tx, ids=sorted(wanted))
+        locked |= wanted
+
+
+async def _moved_root(tx: Tx, found: Provider, parent: str | None, below: set[str], *, reparent: bool) -> str:
     if found.parent_id is not None and not reparent:
         what = "un-parenting" if parent is None else "re-parenting"
         raise BadRequest(f"{what} a provider is not currently allowed.", field="parent_provider_uuid")
@@ -236,7 +256,7 @@ async def _moved_root(tx: Tx, found: Provider, parent: str | None, *, reparent: 
     above = await _LOCK.first(tx, id=parent)
     if above is None:
         raise BadRequest(f"parent provider UUID does not exist: {parent}", field="parent_provider_uuid")
-    if parent in {row[0] for row in await _SUBTREE.all(tx, provider=found.id)}:
+    if parent in below:
         raise BadRequest(
             f"creating loop in the provider tree is not allowed. {parent} is below {found.id} or the provider itself.",
             field="parent_provider_uuid",

@@ -23,6 +23,12 @@ PROVIDERS_BY_ID: Statement[Provider] = Statement(
     .order_by(resource_providers.c.created_at, resource_providers.c.id),
     row=Provider,
 )
+LOCK_PROVIDERS: Statement[Any] = Statement(
+    sa.select(resource_providers.c.id)
+    .where(resource_providers.c.id == sa.any_(texts_param("ids")))
+    .order_by(resource_providers.c.id)
+    .with_for_update(key_share=True)
+)
 PROVIDERS: Statement[Provider] = Statement(
     sa.select(resource_providers)
     .where(

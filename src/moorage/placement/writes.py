@@ -19,6 +19,7 @@ from moorage.placement.claims import check_units
 from moorage.placement.errors import CapacityExceeded, ConcurrentUpdate, NoInventory, UnknownProvider
 from moorage.placement.model import AllocationRow, Consumer, ConsumerWrite, InventoryRow, UsedRow
 from moorage.placement.names import RESOURCE_CLASSES
+from moorage.placement.reads import LOCK_PROVIDERS
 from moorage.placement.tables import (
     allocations,
     consumers,
@@ -56,12 +57,6 @@ _HELD: Statement[AllocationRow] = Statement(
         allocations.c.consumer_id, allocations.c.provider_id, allocations.c.resource_class, allocations.c.used
     ).where(allocations.c.consumer_id == sa.any_(texts_param("ids"))),
     row=AllocationRow,
-)
-_LOCK_PROVIDERS: Statement[Any] = Statement(
-    sa.select(resource_providers.c.id)
-    .where(resource_providers.c.id == sa.any_(texts_param("ids")))
-    .order_by(resource_providers.c.id)
-    .with_for_update(key_share=True)
 )
 _INVENTORIES: Statement[InventoryRow] = Statement(
     sa.select(inventories).where(inventories.c.provider_id == sa.any_(texts_param("ids"))), row=InventoryRow
@@ -210,7 +205,7 @@ def _null(value: object) -> object:
 
 
 async def _lock_providers(tx: Tx, ids: Sequence[str]) -> dict[Pair, InventoryRow]:
-    found = {row[0] for row in await _LOCK_PROVIDERS.all(tx, ids=list(ids))}
+    found = {row[0] for row in await LOCK_PROVIDERS.all(tx, ids=list(ids))}
     for provider in ids:
         if provider not in found:
             raise UnknownProvider(provider)
