@@ -64,3 +64,29 @@ async def test_a_flood_waits_for_slow_hosts_without_holding_anything_and_deletes
         await asyncio.gather(*(demo.wait_for(s, "ACTIVE") for s in rest))
         report = await audit(database, grace=0)
         assert not [f for f in report.findings if not f.invariant.startswith("guest.")]
+
+
+async def test_deletes_go_through_on_a_host_with_more_slow_boots_than_it_carries_out_at_once(
+    database: Database, identity: Identity, image_id: str, tmp_path: Path
+) -> None:
+    host = [SimulatedHost(name="h1")]
+    async with running_cloud(database, identity, hosts=host, state_dir=tmp_path) as cloud:
+        demo = await cloud.client()
+        body = server(image_id, await flavor(cloud), await network(demo))
+        active = str((await demo.make("compute", "/servers", body))["server"]["id"])
+        await demo.wait_for(active, "ACTIVE")
+        cloud.fleet.behaviour.latency = 3600.0
+        agent = cloud.fleet.agents["h1"]
+        most = agent.settings.max_commands
+        made = [str((await demo.make("compute", "/servers", body))["server"]["id"]) for _ in range(most + 1)]
+        begun: set[str] = set()
+        async with asyncio.timeout(180):
+            while agent._loop.busy <= most or len(begun) <= most:
+                await asyncio.sleep(0.1)
+                begun = {guest.server_id for guest in await agent.guests.hypervisor.guests()}
+        (waiting,) = set(made) - begun
+        for each in (active, waiting):
+            status, _ = await demo.request("compute", "DELETE", f"/servers/{each}")
+            assert status == 204
+            await demo.wait_for(each, "gone")
+        assert {guest.server_id for guest in await agent.guests.hypervisor.guests()} == begun - {active}

@@ -31,7 +31,13 @@ _OPTS = [
     cfg.StrOpt("datapath", default="ovn", choices=["ovn", "simulated"], help="What plugs their ports."),
     cfg.FloatOpt("heartbeat", default=10.0, min=0.1, help="Seconds between two reports."),
     cfg.IntOpt("poll_wait", default=30, min=1, max=300, help="Seconds a poll for commands is held open."),
-    cfg.IntOpt("max_commands", default=8, min=1, help="Commands of different guests carried out at once."),
+    cfg.IntOpt(
+        "max_commands",
+        default=8,
+        min=1,
+        help="Commands of different guests carried out at once; and as many again that remove guests or read consoles, "
+        "which so never wait for boots.",
+    ),
     cfg.StrOpt(
         "netns",
         help="Name of a network namespace to enter at start; guests and their ports live in it. "

@@ -56,7 +56,6 @@ class Fleet:
         behaviour: Behaviour | None = None,
         heartbeat: float = 10.0,
         poll_wait: int = 30,
-        max_commands: int = 64,
     ) -> None:
         self.behaviour = behaviour or Behaviour()
         self.agents: dict[str, Agent] = {}
@@ -69,7 +68,6 @@ class Fleet:
             datapath="simulated",
             heartbeat=heartbeat,
             poll_wait=poll_wait,
-            max_commands=max_commands,
         )
         self._ticket = ticket
         self._state_dir = state_dir

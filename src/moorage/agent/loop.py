@@ -1,7 +1,11 @@
-"""Carrying commands out: many guests at once, one guest in order, no more than a limit at a time."""
+"""Carrying commands out: many guests at once, one guest in order, no more than a limit at a time.
+
+Removing a guest and reading its console take a moment, where a boot may take many minutes. So they have slots of their
+own, as many again: neither waits for boots that are slow, and a flood of them is bounded too. Nor do they wait for a
+boot of their own guest that has not begun: a later command of a guest takes its place. What has begun is waited for.
+"""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -16,7 +20,7 @@ from moorage.agent.journal import Journal, Verdict
 from moorage.agent.outbox import Outbox
 from moorage.core.errors import MoorageError
 from moorage.core.log import get_logger
-from moorage.wire.coding import UnknownKindError, payload_of
+from moorage.wire.coding import QUESTIONS, UnknownKindError, payload_of
 from moorage.wire.messages import (
     COMMAND_OLD,
     Command,
@@ -32,6 +36,19 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 _BACKLOG = 512
 
 
+class Turn:
+    """Something to do with a guest, from when it was asked for until it has ended. ``seq``: of what may give way."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, key: str, guest: str, *, short: bool, seq: int | None = None) -> None:
+        self.key = key
+        self.guest = guest
+        self.short = short
+        self.seq = seq
+        self.begun = False
+
+
 class CommandLoop:
     """Takes commands from the link, leaves results in the outbox."""
 
@@ -40,10 +57,10 @@ class CommandLoop:
         self._journal = journal
         self._outbox = outbox
         self._slots = asyncio.Semaphore(limit)
-        self._running: dict[str, asyncio.Task[None]] = {}
-        # By guest: the task that the next command has to wait for, and the one that is at work.
-        self._last: dict[str, asyncio.Task[None]] = {}
-        self._begun: dict[str, asyncio.Task[None]] = {}
+        self._short_slots = asyncio.Semaphore(limit)
+        self._running: dict[str, Turn] = {}
+        # The same by guest, in their order: each waits for the one before it.
+        self._queues: dict[str, list[Turn]] = {}
         self._room = asyncio.Event()
         self._room.set()
 
@@ -66,63 +83,77 @@ class CommandLoop:
             # Refused without the journal: nothing was touched, and asking again gives the same answer.
             self._outbox.put(_result(command, "refused", CommandError("agent.command_unknown", str(error))))
             return
-        self._begin(command.id, payload.server_id, partial(self._run, command, payload, time.monotonic()))
+        guest, question = payload.server_id, command.kind in QUESTIONS
+        if not question:
+            self._take_over(guest, command.seq)
+        short = question or isinstance(payload, DestroyGuest)
+        turn = Turn(command.id, guest, short=short, seq=None if question else command.seq)
+        self._begin(turn, partial(self._run, command, payload, time.monotonic()))
 
     def destroy(self, server_id: str, failed: Callable[[], None]) -> None:
         """Remove a guest that may not be here, in its turn; ``failed`` is called where it could not be."""
         key = f"stale:{server_id}"
         if key not in self._running:
-            self._begin(key, server_id, partial(self._remove, server_id, failed))
+            self._begin(Turn(key, server_id, short=True), partial(self._remove, server_id, failed))
 
     def drop_waiting(self) -> None:
         """Forget the commands that have not begun; they are delivered again."""
-        begun = set(self._begun.values())
-        for key, task in list(self._running.items()):
-            if task not in begun:
-                # Not here any more at once: the same command may be delivered before the task has ended.
-                del self._running[key]
-                task.cancel()
-        # What comes next for a guest waits for what is at work on it.
-        self._last = dict(self._begun)
+        for turn in list(self._running.values()):
+            if not turn.begun:
+                self._drop(turn)
 
     async def close(self) -> None:
         """Abandon what runs; it is asked for again and resumed by the journal at the next start."""
-        for task in list(self._running.values()):
+        tasks = [turn.task for turn in self._running.values()]
+        for task in tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if tasks:
+            await asyncio.wait(tasks)
 
-    def _begin(self, key: str, guest: str, work: Work) -> None:
-        task = asyncio.create_task(self._in_turn(guest, self._last.get(guest), work), name=key)
-        self._running[key] = self._last[guest] = task
+    def _take_over(self, guest: str, seq: int) -> None:
+        # Who sent the later command has taken the earlier ones back: nobody waits for their results.
+        for turn in list(self._queues.get(guest, ())):
+            if not turn.begun and turn.seq is not None and turn.seq < seq:
+                log.info("command.taken_back", command=turn.key, server=guest, by=seq)
+                self._drop(turn)
+
+    def _drop(self, turn: Turn) -> None:
+        # Not here any more at once: the same command may be delivered before the task has ended.
+        self._forget(turn)
+        turn.task.cancel()
+
+    def _begin(self, turn: Turn, work: Work) -> None:
+        queue = self._queues.setdefault(turn.guest, [])
+        turn.task = asyncio.create_task(self._in_turn(turn, work), name=turn.key)
+        self._running[turn.key] = turn
+        queue.append(turn)
         if len(self._running) >= _BACKLOG:
             self._room.clear()
-        task.add_done_callback(lambda t: self._ended(key, guest, t))
+        turn.task.add_done_callback(lambda task: self._ended(turn, task))
 
-    async def _in_turn(
-        self,
-        guest: str,
-        previous: asyncio.Task[None] | None,
-        work: Work,
-    ) -> None:
-        if previous is not None:
-            await asyncio.wait([previous])
-        async with self._slots:
-            task = asyncio.current_task()
-            assert task is not None
-            self._begun[guest] = task
+    async def _in_turn(self, turn: Turn, work: Work) -> None:
+        # The one before may be dropped meanwhile, and then the one before that is waited for.
+        queue = self._queues[turn.guest]
+        while (place := queue.index(turn)) > 0:
+            await asyncio.wait([queue[place - 1].task])
+        async with self._short_slots if turn.short else self._slots:
+            turn.begun = True
             await work()
 
-    def _ended(self, key: str, guest: str, task: asyncio.Task[None]) -> None:
-        if self._running.get(key) is task:
-            del self._running[key]
-        for tasks in (self._last, self._begun):
-            if tasks.get(guest) is task:
-                del tasks[guest]
-        self._room.set()
+    def _ended(self, turn: Turn, task: asyncio.Task[None]) -> None:
+        self._forget(turn)
         if not task.cancelled() and (error := task.exception()) is not None:
             # The journal could not be written: no result may be claimed. The command is delivered again.
-            log.error("command.unrecorded", command=key, exc_info=error)
+            log.error("command.unrecorded", command=turn.key, exc_info=error)
+
+    def _forget(self, turn: Turn) -> None:
+        if self._running.get(turn.key) is turn:
+            del self._running[turn.key]
+            queue = self._queues[turn.guest]
+            queue.remove(turn)
+            if not queue:
+                del self._queues[turn.guest]
+        self._room.set()
 
     async def _run(self, command: Command, payload: GuestPayload, since: float) -> None:
         with bound_contextvars(**_context(command)):

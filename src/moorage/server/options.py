@@ -158,7 +158,7 @@ def options() -> list[Group]:
             min=0,
             help="Operations that may be under way at one host; more of them wait, and boots go elsewhere where they can. "
             "Agents carry out max_commands (8) at once: as many again lie ready. Deletes and undoing are never held up. "
-            "0: no limit.",
+            "0: no limit; but an agent with 512 commands asks for no more, deletes included.",
         ),
         cfg.IntOpt(
             "operations_at_hosts",
