@@ -16,7 +16,8 @@ from moorage.placement.matching import conditions
 from moorage.placement.model import UsedRow
 from moorage.placement.query import Query, RequestGroup
 from moorage.placement.reads import Held
-from support.forests import Plain, key_of, random_forest, random_provider, random_query, record, stock
+from support.forests import Plain, key_of, random_case, random_provider, record, stock, uuid_of
+from support.queries import through_http
 
 ALL = 10**6
 
@@ -29,13 +30,23 @@ def keys(search: Search, limit: int = ALL, *, breadth_first: bool = True) -> set
 
 @pytest.mark.parametrize("block", range(8))
 def test_columns_find_what_a_plain_search_finds(block: int) -> None:
-    for seed in range(500 * block, 500 * (block + 1)):
+    across = 0
+    for seed in range(400 * block, 400 * (block + 1)):
         rng = Random(seed)
-        check(random_forest(rng), random_query(rng))
+        records, query = random_case(rng)
+        plain = Plain(records, through_http(rng, query, rng.choice([None, 1, 1000])))
+        found = check(records, plain)
+        across += len(records) > 11 and any(spread(plain, allocations) for allocations, _ in found)
+    # The cases are worth trying: among them are candidates over several large trees.
+    assert across > 5
 
 
-def check(records: list[Held], query: Query) -> None:
-    expected = Plain(records, query).search()
+def spread(plain: Plain, allocations: Any) -> bool:
+    return len({plain.root(provider) for provider, _, _ in allocations}) > 1
+
+
+def check(records: list[Held], plain: Plain) -> set[Any]:
+    query, expected = plain.query, plain.search()
     columns = build(records)
     assert keys(Search(columns, query)) == expected
     assert keys(Search(columns, query), breadth_first=False) == expected
@@ -43,6 +54,7 @@ def check(records: list[Held], query: Query) -> None:
         few = keys(Search(columns, query), limit)
         assert few <= expected
         assert len(few) == min(limit, len(expected))
+    return expected
 
 
 class World:
@@ -94,8 +106,8 @@ class World:
             self.use(uuid, rng.randint(0, 4))
         elif act == "put":
             self.put(random_provider(rng, uuid, self.records[uuid].parent_id, self.root(uuid)))
-        elif act == "add" and len(self.records) < 9:
-            fresh = f"{self.root(uuid)[:2]}n{self.version}"
+        elif act == "add" and len(self.records) < 18:
+            fresh = uuid_of(9, self.version)
             self.put(random_provider(rng, fresh, rng.choice([None, uuid, uuid]), fresh))
         elif act == "move":
             others = sorted(set(self.records) - self.below(uuid))
@@ -115,19 +127,22 @@ def test_after_any_changes_repeated_requests_find_what_a_plain_search_finds(
     monkeypatch.setattr(forest, "MANY", 4)
     for seed in range(100 * block, 100 * (block + 1)):
         rng = Random(seed)
-        world, query = World(random_forest(rng)), random_query(rng)
+        records, query = random_case(rng)
+        world = World(records)
+        expected = world.plain(query)
         for _ in range(6):
-            assert keys(world.index.search(query), 3) <= world.plain(query)
+            assert keys(world.index.search(query), 3) <= expected
             world.change(rng)
-            assert keys(world.index.search(query)) == world.plain(query)
+            expected = world.plain(query)
+            assert keys(world.index.search(query)) == expected
             # Nothing is remembered here: columns that changed in place are those of the forest as it is.
-            assert keys(Search(world.index.columns, query)) == world.plain(query)
+            assert keys(Search(world.index.columns, query)) == expected
 
 
 @pytest.mark.parametrize("seed", range(100))
 def test_the_order_in_which_providers_are_read_does_not_matter(seed: int) -> None:
     rng = Random(seed)
-    records, query = random_forest(rng), random_query(rng)
+    records, query = random_case(rng)
     index = Index()
     for one in rng.sample(records, len(records)):
         index.apply_providers([one.id], [one])
@@ -137,7 +152,7 @@ def test_the_order_in_which_providers_are_read_does_not_matter(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(100))
 def test_each_condition_by_itself_holds_where_there_are_candidates(seed: int) -> None:
     rng = Random(seed)
-    records, query = random_forest(rng), random_query(rng)
+    records, query = random_case(rng)
     columns = build(records)
     roots = {candidate.root for candidate in Search(columns, query).candidates(ALL)}
     trees = {int(columns.tree[columns.row_of[root]]) for root in roots}

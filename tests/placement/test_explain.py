@@ -17,7 +17,7 @@ from moorage.placement.explain import COMBINATION, Explainer, GroupFailures
 from moorage.placement.names import SHARING_TRAIT
 from moorage.placement.query import Query, RequestGroup
 from moorage.placement.reads import Held
-from tests.support.forests import Plain, random_forest, random_group, random_query, record, stock
+from tests.support.forests import Plain, random_case, random_forest, random_group, record, stock
 
 
 def columns_of(records: list[Held]) -> Columns:
@@ -119,7 +119,7 @@ def test_the_limit_cuts_the_roots_and_not_the_figures() -> None:
 @pytest.mark.parametrize("seed", range(250))
 def test_a_root_is_explained_exactly_when_a_plain_search_finds_nothing_in_it(seed: int) -> None:
     rng = Random(seed)
-    records, query = random_forest(rng), random_query(rng)
+    records, query = random_case(rng)
     plain = Plain(records, query)
     roots = {r.id for r in records if r.parent_id is None}
     serving = {
@@ -144,7 +144,7 @@ def test_a_root_is_explained_exactly_when_a_plain_search_finds_nothing_in_it(see
 def test_what_many_trees_lack_for_a_group_is_what_each_of_them_lacks(seed: int) -> None:
     rng = Random(seed)
     columns = columns_of(random_forest(rng))
-    group = random_group(rng, "_1")
+    group = random_group(rng, "_1", bare=rng.random() < 0.2)
     explainer = Explainer(Search(columns, Query(groups=(group,))))
     failing = np.flatnonzero(columns.living_trees & ~explainer.search.serving())
     each = [explainer.failures(int(tree))[0] for tree in failing]
@@ -198,8 +198,7 @@ def most(plain: Plain, anchor: str) -> int:
 @pytest.mark.parametrize("seed", range(150))
 def test_capacity_is_what_fits_when_everything_is_tried(seed: int) -> None:
     rng = Random(1000 + seed)
-    records = random_forest(rng)
-    query = random_query(rng)
+    records, query = random_case(rng)
     if len(records) > 4 or len(query.groups) > 2:
         records, query = records[:4], Query(groups=query.groups[:2], isolate=query.isolate)
     if not any(group.resources for group in query.groups):

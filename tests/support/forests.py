@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from random import Random
 from typing import Any
 
@@ -14,7 +15,13 @@ from moorage.placement.reads import Held
 
 CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB")
 TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
-AGGREGATES = ("agg1", "agg2", "agg3")
+AGGREGATES = tuple(f"a0000000-0000-4000-8000-{number:012}" for number in range(3))
+MOST_CHOICES = 3_000
+"""What the plain search goes through in a moment: a query with more is drawn again, with fewer groups."""
+
+
+def uuid_of(tree: int, number: int) -> str:
+    return f"{tree:08}-0000-4000-8000-{number:012}"
 
 
 def record(uuid: str, parent: str | None = None, root: str | None = None, **kw: Any) -> Held:
@@ -24,8 +31,17 @@ def record(uuid: str, parent: str | None = None, root: str | None = None, **kw: 
     )
 
 
-def stock(total: int, used: int = 0, *, low: int = 1, high: int = 99, step: int = 1) -> list[Any]:
-    return [total, 0, low, high, step, 1.0, used]
+def stock(
+    total: int,
+    used: int = 0,
+    *,
+    reserved: int = 0,
+    low: int = 1,
+    high: int = 99,
+    step: int = 1,
+    ratio: float = 1.0,
+) -> list[Any]:
+    return [total, reserved, low, high, step, ratio, used]
 
 
 class Plain:
@@ -34,6 +50,7 @@ class Plain:
     def __init__(self, records: list[Held], query: Query) -> None:
         self.by_id = {r.id: r for r in records}
         self.query = query
+        self.anchors_of = {uuid: self.anchors(uuid) for uuid in self.by_id}
 
     def root(self, uuid: str) -> str:
         parent = self.by_id[uuid].parent_id
@@ -77,7 +94,7 @@ class Plain:
         return not group.suffix or all(names & traits for names in group.required)
 
     def group_choices(self, group: RequestGroup, anchor: str) -> list[tuple[tuple[str, str, int], ...]]:
-        near = [u for u in self.by_id if anchor in self.anchors(u) and self.conditions(group, u)]
+        near = [u for u in self.by_id if anchor in self.anchors_of[u] and self.conditions(group, u)]
         wants = list(group.resources.items())
         if not wants:
             return [((u, "", 0),) for u in near]
@@ -131,12 +148,22 @@ class Plain:
                 found[uuid, rc] = found.get((uuid, rc), 0) + n
         return found
 
+    def roots(self) -> list[str]:
+        """The roots that may be the one of a candidate."""
+        tops = ((r.id, set(r.traits or [])) for r in self.by_id.values() if r.parent_id is None)
+        wanted, unwanted = self.query.root_required, self.query.root_forbidden
+        return [uuid for uuid, traits in tops if wanted <= traits and not unwanted & traits]
+
+    def choices(self) -> int:
+        """How many combinations `search` goes through."""
+        return sum(
+            math.prod(len(self.group_choices(group, root)) for group in self.query.groups)
+            for root in self.roots()
+        )
+
     def search(self) -> set[Any]:
         found = set()
-        for anchor in (r.id for r in self.by_id.values() if r.parent_id is None):
-            traits = set(self.by_id[anchor].traits or [])
-            if not self.query.root_required <= traits or self.query.root_forbidden & traits:
-                continue
+        for anchor in self.roots():
             for choice in itertools.product(*(self.group_choices(g, anchor) for g in self.query.groups)):
                 if self.allowed(choice):
                     found.add(self.key(choice))
@@ -166,73 +193,113 @@ def some(rng: Random, values: tuple[str, ...], least: int, most: int) -> list[st
     return sorted(rng.sample(values, min(len(values), rng.randint(least, most))))
 
 
-def random_provider(rng: Random, uuid: str, parent: str | None, root: str) -> Held:
-    inventory = {
-        rc: stock(
-            rng.randint(2, 8),
-            rng.choice([0, 0, 0, 1, 3]),
-            low=rng.choice([1, 1, 1, 1, 2]),
-            high=rng.choice([2, 4, 99, 99]),
-            step=rng.choice([1, 1, 1, 1, 2]),
-        )
-        for rc in some(rng, CLASSES, 0, 3)
-    }
-    traits = some(rng, TRAITS, 0, 2) + ([SHARING_TRAIT] if rng.random() < 0.12 else [])
+def random_stock(rng: Random, least: int) -> list[Any]:
+    return stock(
+        rng.randint(least, 8),
+        rng.choice([0, 0, 0, 1, 3]),
+        reserved=rng.choice([0, 0, 0, 1, 2]),
+        low=rng.choice([1, 1, 1, 1, 2]),
+        high=rng.choice([2, 4, 99, 99]),
+        step=rng.choice([1, 1, 1, 1, 2]),
+        ratio=rng.choice([1.0, 1.0, 1.0, 1.5, 0.7, 2.5]),
+    )
+
+
+def random_provider(rng: Random, uuid: str, parent: str | None, root: str, *, plenty: bool = False) -> Held:
+    classes = some(rng, CLASSES, 2 if plenty else 0, 3)
+    inventory = {rc: random_stock(rng, 5 if plenty else 2) for rc in classes}
+    traits = some(rng, TRAITS, 0, 2) + ([SHARING_TRAIT] if rng.random() < 0.2 else [])
     return record(
         uuid, parent, root, inventory=inventory, traits=traits, aggregates=some(rng, AGGREGATES, 0, 2)
     )
 
 
 def random_forest(rng: Random) -> list[Held]:
-    """Some trees of up to six providers; smaller ones where there are several, for the plain search's sake."""
+    """Up to three trees of up to six providers, some of which share what they have with other trees."""
     records: list[Held] = []
-    count = rng.choice([1, 2, 3])
-    for tree in range(count):
+    plenty = rng.random() < 0.4
+    for tree in range(rng.choice([1, 2, 3])):
         members: list[str] = []
-        for number in range(rng.randint(1, 6 if count == 1 else 4 if count == 2 else 3)):
-            uuid = f"t{tree}p{number}"
+        for number in range(rng.randint(1, 6)):
+            uuid = uuid_of(tree, number)
             parent = rng.choice(members) if members else None
-            records.append(random_provider(rng, uuid, parent, members[0] if members else uuid))
+            root = members[0] if members else uuid
+            records.append(random_provider(rng, uuid, parent, root, plenty=plenty))
             members.append(uuid)
     return records
 
 
-def random_group(rng: Random, suffix: str) -> RequestGroup:
+def random_group(rng: Random, suffix: str, *, simple: bool = False, bare: bool = False) -> RequestGroup:
+    """A group; `simple` is one that the API had before 1.29, `bare` one of conditions alone."""
+
     def maybe(made: Any, otherwise: Any) -> Any:
-        return made if rng.random() < 0.15 else otherwise
+        return made if rng.random() < 0.1 else otherwise
 
-    def names(values: tuple[str, ...]) -> frozenset[str]:
-        return frozenset(some(rng, values, 1, 2))
+    def names(values: tuple[str, ...], most: int = 2) -> frozenset[str]:
+        return frozenset(some(rng, values, 1, most))
 
-    least = 0 if suffix and rng.random() < 0.2 else 1
+    required = tuple(names(TRAITS, 1 if simple else 2) for _ in range(rng.randint(1, 2)))
+    required = required if bare else maybe(required, ())
+    alone = frozenset().union(*(traits for traits in required if len(traits) == 1))
     return RequestGroup(
         suffix=suffix,
-        resources={rc: rng.choice([1, 1, 2, 2, 3]) for rc in some(rng, CLASSES, least, 2 if least else 0)},
-        required=maybe(tuple(names(TRAITS) for _ in range(rng.randint(1, 2))), ()),
-        forbidden=maybe(frozenset(some(rng, TRAITS, 1, 1)), frozenset()),
+        resources={} if bare else {rc: rng.choice([1, 1, 1, 2, 3]) for rc in some(rng, CLASSES, 1, 2)},
+        required=required,
+        forbidden=maybe(names(TRAITS, 1), frozenset()) - alone,
         member_of=maybe(tuple(names(AGGREGATES) for _ in range(rng.randint(1, 2))), ()),
-        not_member_of=maybe(frozenset(some(rng, AGGREGATES, 1, 1)), frozenset()),
-        in_tree=rng.choice(["t0p0", "t0p1", "t1p0", "nowhere"]) if rng.random() < 0.05 else None,
+        not_member_of=frozenset() if simple else maybe(names(AGGREGATES), frozenset()),
+        in_tree=uuid_of(rng.randint(0, 3), rng.randint(0, 2)) if not simple and rng.random() < 0.05 else None,
     )
 
 
-def random_query(rng: Random) -> Query:
-    suffixes = some(rng, ("_1", "_2", "_3"), 0, 3)
-    groups = [random_group(rng, suffix) for suffix in suffixes]
-    if groups and rng.random() < 0.5:
-        # Ports are often alike.
-        groups = [msgspec.structs.replace(groups[0], suffix=suffix) for suffix in suffixes]
-    if not groups or rng.random() < 0.6:
-        groups.insert(0, random_group(rng, ""))
-    subtrees = [
-        frozenset(some(rng, tuple(suffixes), 1, 3)) for _ in range(rng.choice([0, 0, 1, 2])) if suffixes
-    ]
+def random_query(rng: Random, most: int = 4) -> Query:
+    """A query that a client may send, of at most so many groups."""
+    if rng.random() < 0.15:
+        return Query(
+            groups=random_groups(rng, ("1", "2", "33"), most, simple=True),
+            isolate=rng.random() < 0.3,
+            nested=False,
+        )
+    groups = random_groups(rng, ("-PORT", "2", "_1"), most)
+    suffixes = tuple(group.suffix for group in groups if group.suffix)
+    subtrees = [frozenset(some(rng, suffixes, 1, 3)) for _ in range(rng.choice([0, 0, 1, 2])) if suffixes]
+    # Groups without resources only say what is near those that have some.
+    groups = tuple(
+        random_group(rng, group.suffix, bare=True)
+        if group.suffix in frozenset().union(*subtrees) and rng.random() < 0.3
+        else group
+        for group in groups
+    )
+    if not any(group.resources for group in groups):
+        groups = (msgspec.structs.replace(groups[0], resources={CLASSES[0]: 1}), *groups[1:])
     root = frozenset(some(rng, TRAITS, 1, 1)) if rng.random() < 0.15 else frozenset()
     return Query(
-        groups=tuple(groups),
+        groups=groups,
         isolate=rng.random() < 0.3,
         same_subtree=tuple(subtrees),
         root_required=root,
         root_forbidden=frozenset({"CUSTOM_C"} if rng.random() < 0.15 else ()) - root,
-        nested=rng.random() < 0.85,
     )
+
+
+def random_groups(
+    rng: Random, suffixes: tuple[str, ...], most: int, *, simple: bool = False
+) -> tuple[RequestGroup, ...]:
+    chosen = some(rng, suffixes, 0, min(3, most))
+    groups = [random_group(rng, suffix, simple=simple) for suffix in chosen]
+    if groups and rng.random() < 0.5:
+        # Ports are often alike.
+        groups = [msgspec.structs.replace(groups[0], suffix=suffix) for suffix in chosen]
+    if not groups or (len(groups) < most and rng.random() < 0.6):
+        groups.insert(0, random_group(rng, "", simple=simple))
+    return tuple(groups)
+
+
+def random_case(rng: Random) -> tuple[list[Held], Query]:
+    """A forest and a query that the plain search can answer: of fewer groups, where there would be too much to try."""
+    records = random_forest(rng)
+    for most in (4, 3, 2):
+        query = random_query(rng, most)
+        if Plain(records, query).choices() <= MOST_CHOICES:
+            return records, query
+    return records, random_query(rng, 1)
