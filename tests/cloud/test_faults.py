@@ -1,9 +1,9 @@
 """Every operation on servers, with a fault at every step and point: the world after it is as if nothing had happened,
 or as if nothing had gone wrong.
 
-The scenarios come from the definitions: an operation that is added is in here with no further work, as soon as
-``BEGIN`` says how a user starts it. Steps are taken one by one (not fused), so that each point is really reached. All
-scenarios of a test run side by side in one cloud with two conductors, each on a server of its own.
+The scenarios come from the definitions (``support/points.py``): an operation that is added is in here with no further
+work, as soon as ``BEGIN`` says how a user starts it. All scenarios of a test run side by side in one cloud with two
+conductors (``rig.py``), each on a server of its own.
 """
 
 import asyncio
@@ -16,247 +16,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.audit import audit
-from moorage.compute.operations import DEFINITIONS
+from moorage.compute.operations import DEFINITIONS, DELETE
 from moorage.core.errors import Conflict
-from moorage.operations import Definition, Runner, Step
+from moorage.operations import Definition, Step
+from moorage.operations.definition import StepDefinition
 from moorage.operations.faults import Crash
-from moorage.operations.model import Operation
+from moorage.operations.model import UNDO
 from moorage.store.database import Database
-from tests.cloud.test_boot import flavor, network, server
-from tests.support.between import Between
-from tests.support.cloud import Client, TestCloud, running_cloud
+from tests.cloud.rig import AT_ONCE, KINDS, Fault, Reply, Rig, Still, Stolen, rigged
 from tests.support.identity import Identity
+from tests.support.points import Point, points
 
-KINDS = {d.kind: d for d in DEFINITIONS}
 STEPS = [(d.kind, s) for d in DEFINITIONS for s in d.steps]
-UNDONE = [(kind, s) for kind, s in STEPS if s.undo is not None]
-LEASE = 1.0
-# All scenarios of a test may stand still at once, each with a place in a conductor and a connection of its own.
-AT_ONCE = 100
+REMOTE = [(kind, s) for kind, s in STEPS if s.kind == "remote"]
+# What another host may do instead, and what there is an undo of.
+ELSEWHERE = {kind for kind, s in STEPS if s.on_refusal is not None}
+UNDONE = {kind for kind, s in STEPS if s.undo is not None}
 
 
-class Fault:
-    """One scenario: raises ``error`` at a point of one operation, so many times; ``turn`` makes its last step fail.
-
-    It takes the first operation of its kind that is begun for nobody else; ``subject`` says whose that was.
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        step: str,
-        point: str = "",
-        direction: str = "forward",
-        error: BaseException | None = None,
-        times: int = 1,
-    ) -> None:
-        self.kind, self.step = kind, step
-        self.point, self.direction, self.error, self.times = point, direction, error, times
-        self.turn = direction == "undo"
-        self.operation = self.subject = ""
-        self.reached = 0
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} {self.direction} {self.step} {self.point}"
-
-    async def at(self, point: str, op: Operation, step: str) -> None:
-        last = KINDS[self.kind].steps[-1].name
-        if self.turn and (point, step, op.direction) == ("before", last, "forward"):
-            raise Conflict("injected: the last step fails")
-        if (point, step, op.direction) == (
-            self.point,
-            self.step,
-            self.direction,
-        ) and self.reached < self.times:
-            self.reached += 1
-            await self.strike(op)
-
-    async def strike(self, _op: Operation) -> None:
-        assert self.error is not None
-        raise self.error
-
-    def reply(self, step: str) -> str | None:
-        """What becomes of the host's answer."""
-
-
-class Stolen(Fault):
-    """The lease is taken away in the middle, and the fence has moved before the conductor goes on."""
-
-    database: Database
-
-    async def strike(self, op: Operation) -> None:
-        # Again and again: its conductor renews it meanwhile.
-        async with asyncio.timeout(180):
-            while True:
-                async with self.database.transaction() as tx:
-                    taken = await tx.execute(
-                        "UPDATE operations SET lease_until = now() - interval '1 second' WHERE id = $1 AND fence = $2",
-                        (op.id, op.fence),
-                    )
-                if not taken:
-                    return
-                await asyncio.sleep(0.02)
-
-
-class Reply(Fault):
-    """The answer to a remote step, or to its undo, is lost or comes twice."""
-
-    def __init__(self, kind: str, step: str, fate: str, *, undo: bool = False) -> None:
-        super().__init__(kind, step, fate, "undo" if undo else "forward", times=0)
-        self.fate = fate
-        self._before = 1 if undo else 0
-
-    def reply(self, step: str) -> str | None:
-        if step != self.step:
-            return None
-        if self._before:
-            self._before -= 1
-            return None
-        if self.reached:
-            return None
-        self.reached, self.times = 1, 1
-        return self.fate
-
-
-class Armed:
-    """The faults of a test; what the engine and the network ask."""
-
-    def __init__(self) -> None:
-        self.pending: list[Fault] = []
-        self.taken: dict[str, Fault | None] = {}
-
-    def arm(self, faults: list[Fault]) -> None:
-        self.pending = list(faults)
-
-    async def at(self, point: str, op: Operation, step: str) -> None:
-        if op.id not in self.taken:
-            found = next((f for f in self.pending if f.kind == op.kind), None)
-            self.taken[op.id] = found
-            if found is not None:
-                self.pending.remove(found)
-                found.operation, found.subject = op.id, op.subject
-        fault = self.taken[op.id]
-        if fault is not None:
-            await fault.at(point, op, step)
-
-    def reply(self, operation: str, step: str) -> str | None:
-        fault = self.taken.get(operation)
-        return fault.reply(step) if fault is not None else None
-
-
-class Rig:
-    def __init__(
-        self,
-        cloud: TestCloud,
-        demo: Client,
-        database: Database,
-        armed: Armed,
-        between: Between,
-        body: dict[str, Any],
-    ) -> None:
-        self.cloud, self.demo, self.database, self.body = cloud, demo, database, body
-        self.armed, self.between = armed, between
-
-    async def settled(self) -> None:
-        """No operation is open."""
-        async with asyncio.timeout(300):
-            while await self.sql(
-                "SELECT 1 FROM operations WHERE state IN ('ready', 'running', 'waiting') LIMIT 1"
-            ):
-                await asyncio.sleep(0.05)
-
-    async def sql(self, statement: str, *args: Any) -> list[Any]:
-        async with self.database.read() as tx:
-            return await tx.fetch(statement, args)
-
-    async def boot(self) -> str:
-        made = await self.demo.make("compute", "/servers", self.body)
-        return str(made["server"]["id"])
-
-    async def active(self) -> str:
-        made = await self.boot()
-        assert (await self.demo.wait_for(made, "ACTIVE", "ERROR"))["status"] == "ACTIVE"
-        return made
-
-    async def act(self, server_id: str, body: Any) -> None:
-        status, found = await self.demo.request("compute", "POST", f"/servers/{server_id}/action", body)
-        assert status == 202, found
-
-    async def delete(self, server_id: str) -> None:
-        await self.demo.request("compute", "DELETE", f"/servers/{server_id}")
-        await self.demo.wait_for(server_id, "gone")
-
-    async def held(self, server_id: str) -> dict[str, Any]:
-        """All that there is of one server; its own host is called "its"."""
-        row = (await self.sql("SELECT host, vm_state, task_state FROM servers WHERE id = $1", server_id))[0]
-
-        def named(host: str | None) -> str | None:
-            return "its" if host is not None and host == row[0] else host
-
-        ports = "SELECT id FROM ports WHERE device_id = $1"
-        bindings = await self.sql(f"SELECT host, status FROM bindings WHERE port_id IN ({ports})", server_id)  # noqa: S608
-        addresses = f"SELECT count(*) FROM port_fixed_ips WHERE port_id IN ({ports})"  # noqa: S608
-        claims = "SELECT resource_class, used FROM allocations WHERE consumer_id = $1"
-        guests = [
-            (named(name), guest.power_state)
-            for name, agent in self.cloud.fleet.agents.items()
-            for guest in await agent.guests.hypervisor.guests()
-            if guest.server_id == server_id
-        ]
-        return {
-            "server": (named(row[0]), row[1], row[2]),
-            "ports": len(await self.sql(ports, server_id)),
-            "bindings": [(named(b[0]), b[1]) for b in bindings],
-            "addresses": (await self.sql(addresses, server_id))[0][0],
-            "claims": sorted((c[0], c[1]) for c in await self.sql(claims, server_id)),
-            "guests": guests,
-        }
-
-    async def world(self) -> dict[str, int]:
-        """What is held by all, counted."""
-        tables = ("ports", "port_fixed_ips", "bindings", "allocations", "consumers")
-        found = {t: (await self.sql(f"SELECT count(*) FROM {t}"))[0][0] for t in tables}  # noqa: S608  own names
-        used = await self.sql("SELECT coalesce(sum(used), 0) FROM inventories")
-        servers = await self.sql("SELECT count(*) FROM servers WHERE deleted_at IS NULL")
-        agents = self.cloud.fleet.agents.values()
-        guests = sum([len(await agent.guests.hypervisor.guests()) for agent in agents])
-        return {**found, "used": int(used[0][0]), "servers": servers[0][0], "guests": guests}
-
-    async def check(self) -> None:
-        report = await audit(self.database, grace=0)
-        # What agents report comes with their next heartbeat, later than this check.
-        findings = [f for f in report.findings if not f.invariant.startswith("guest.")]
-        assert not findings, findings
-
-
-@contextlib.asynccontextmanager
-async def rigged(
-    database: Database, identity: Identity, image_id: str, *, repeat: bool = False, **options: Any
-) -> AsyncIterator[Rig]:
-    """A cloud of three hosts behind a bad network, and a second conductor."""
-    armed = Armed()
-    between = Between(armed, repeat_commands=repeat)
-    unlimited = {f"quota__{name}": -1 for name in ("instances", "cores", "ram")}
-    conductor = {"lease": LEASE, "poll": 0.1, "concurrency": AT_ONCE}
-    settings: dict[str, Any] = {f"conductor__{name}": value for name, value in conductor.items()}
-    settings |= {**unlimited, **options}
-    with between.in_place():
-        async with running_cloud(database, identity, hosts=3, faults=armed, fuse=False, **settings) as cloud:
-            one = cloud.cloud
-            definitions = one.runner.environment.catalogue.definitions.values()
-            second = Runner(
-                database, one.signals, definitions, one.services, one.link.enqueue,
-                **conductor, faults=armed, fuse=False,
-            )  # fmt: skip
-            await second.start()
-            demo = await cloud.client()
-            body = server(image_id, await flavor(cloud), await network(demo))
-            try:
-                yield Rig(cloud, demo, database, armed, between, body)
-            finally:
-                await second.stop()
+def _everywhere(*at: str, direction: str = "forward") -> list[tuple[str, Point]]:
+    return [(d.kind, point) for d in DEFINITIONS for point in points(d, *at, direction=direction)]
 
 
 @pytest.fixture
@@ -300,13 +79,18 @@ def test_every_operation_can_be_begun() -> None:
     assert set(BEGIN) == set(KINDS)
 
 
-async def _begin(rig: Rig, kinds: list[str]) -> list[str]:
-    """Begin one operation of each kind, side by side; the servers' ids."""
+async def _prepare(rig: Rig, kinds: list[str]) -> list[str]:
+    """For an operation of each kind a server, side by side; "" for what begins with none."""
     armed, rig.armed.pending = rig.armed.pending, []
     prepares = [BEGIN[kind][0] for kind in kinds]
     servers = await asyncio.gather(*(p(rig) if p is not None else _nothing() for p in prepares))
     await rig.settled()
     rig.armed.pending = armed
+    return servers
+
+
+async def _begin(rig: Rig, kinds: list[str], servers: list[str]) -> list[str]:
+    """Begin one operation of each kind, side by side; the servers' ids."""
     begun = await asyncio.gather(*(BEGIN[k][1](rig, s) for k, s in zip(kinds, servers, strict=True)))
     return [s or str(b) for s, b in zip(servers, begun, strict=True)]
 
@@ -315,16 +99,25 @@ async def _nothing() -> str:
     return ""
 
 
-async def _references(rig: Rig) -> dict[str, dict[str, Any]]:
-    """What there is of a server after each kind of operation, when nothing goes wrong."""
+class Reference(msgspec.Struct, frozen=True):
+    """What there is of a server before and after an operation, when nothing goes wrong."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+async def _references(rig: Rig) -> dict[str, Reference]:
+    """By kind."""
     kinds = list(KINDS)
-    servers = await _begin(rig, kinds)
+    prepared = await _prepare(rig, kinds)
+    before = [await rig.held(s) if s else {} for s in prepared]
+    servers = await _begin(rig, kinds, prepared)
     for kind, server_id in zip(kinds, servers, strict=True):
         await rig.demo.wait_for(server_id, BEGIN[kind][2])
     await rig.settled()
-    found = {kind: await rig.held(s) for kind, s in zip(kinds, servers, strict=True)}
+    after = [await rig.held(s) for s in servers]
     await _delete_all(rig, servers)
-    return found
+    return {k: Reference(b, a) for k, b, a in zip(kinds, before, after, strict=True)}
 
 
 async def _delete_all(rig: Rig, servers: list[str]) -> None:
@@ -334,21 +127,29 @@ async def _delete_all(rig: Rig, servers: list[str]) -> None:
 
 @contextlib.asynccontextmanager
 async def _played(
-    rig: Rig, faults: list[Fault], status: Callable[[str], str]
-) -> AsyncIterator[dict[str, Fault]]:
-    """Play all faults side by side; inside, the servers are in ``status(kind)``; after it nothing is left of them."""
+    rig: Rig, faults: list[Fault], ends: Callable[[Fault], tuple[str, str]]
+) -> AsyncIterator[None]:
+    """Play all faults side by side; inside, servers and operations are in the states ``ends``; after it nothing is left."""
     before = await rig.world()
     rig.armed.arm(faults)
-    servers = await _begin(rig, [f.kind for f in faults])
-    for fault, server_id in zip(faults, servers, strict=True):
-        await rig.demo.wait_for(server_id, status(fault.kind))
+    kinds = [f.kind for f in faults]
+    servers = await _begin(rig, kinds, await _prepare(rig, kinds))
+    assert len(set(servers)) == len(faults)
+    status = dict(zip(servers, kinds, strict=True))
+    for fault in faults:
+        # Who has which server is known once all have begun.
+        async with asyncio.timeout(180):
+            while not fault.server:
+                await asyncio.sleep(0.02)
+        await rig.demo.wait_for(fault.server, ends(fault)[0])
     await rig.settled()
-    by_server = {f.subject.partition(":")[2]: f for f in faults}
-    assert set(by_server) == set(servers), "each fault had an operation of its own"
-    missed = [f.name for f in faults if f.reached != f.times or not f.times]
+    assert {f.server: f.kind for f in faults} == status, "each fault had an operation of its own"
+    missed = [f.name for f in faults if f.reached != f.times]
     assert not missed, missed
+    states = dict(await rig.sql("SELECT id, state FROM operations"))
+    assert {f.name: states[f.operation] for f in faults} == {f.name: ends(f)[1] for f in faults}
     await rig.check()
-    yield by_server
+    yield
     await _delete_all(rig, servers)
     assert await rig.world() == before
     await rig.check()
@@ -356,9 +157,9 @@ async def _played(
 
 async def _as_if_nothing_had_happened(rig: Rig, faults: list[Fault]) -> None:
     wanted = await _references(rig)
-    async with _played(rig, faults, lambda kind: BEGIN[kind][2]) as servers:
-        for server_id, fault in servers.items():
-            assert await rig.held(server_id) == wanted[fault.kind], fault.name
+    async with _played(rig, faults, lambda f: (BEGIN[f.kind][2], "done")):
+        for fault in faults:
+            assert await rig.held(fault.server) == wanted[fault.kind].after, fault.name
 
 
 NOTHING = {
@@ -371,45 +172,53 @@ NOTHING = {
 }
 
 
+def _host_did(fault: Fault) -> bool:
+    """Whether the fault came when the host had done its part."""
+    definition, step = KINDS[fault.kind], fault.point.step
+    remote = next(i for i, s in enumerate(definition.steps) if s.kind == "remote")
+    return fault.point.answered or definition.index(step) > remote
+
+
 async def _undone(rig: Rig, faults: list[Fault]) -> None:
     wanted = await _references(rig)
-    async with _played(rig, faults, lambda _: "ERROR") as servers:
-        for server_id, fault in servers.items():
-            held = await rig.held(server_id)
-            if any(step.undo is not None for step in KINDS[fault.kind].steps):
+    async with _played(rig, faults, lambda _: ("ERROR", "failed")):
+        for fault in faults:
+            reference, held = wanted[fault.kind], await rig.held(fault.server)
+            if fault.kind in UNDONE:
                 assert held == NOTHING, fault.name
                 continue
-            # There is no way back from these: what the guest may still use is held.
-            kept = ("ports", "addresses", "claims", "bindings")
-            boot = wanted["server.boot"]
-            assert {k: held[k] for k in kept} == {k: boot[k] for k in kept}, fault.name
+            # There is no way back from these: what the guest may still use is held, and the guest is as its host left it.
+            guests = (reference.after if _host_did(fault) else reference.before)["guests"]
+            error = {"server": ("its", "error", None), "guests": guests}
+            assert held == {**reference.before, **error}, fault.name
 
 
 async def test_a_crash_at_every_point_of_every_step_ends_as_if_nothing_had_happened(rig: Rig) -> None:
-    points = ("before", "effect", "recorded")
-    await _as_if_nothing_had_happened(
-        rig, [Fault(kind, s.name, point, error=Crash()) for kind, s in STEPS for point in points]
-    )
+    await _as_if_nothing_had_happened(rig, [Fault(kind, point, Crash()) for kind, point in _everywhere()])
 
 
 async def test_a_failure_at_every_step_undoes_all_of_it(rig: Rig) -> None:
+    at = _everywhere("before", "effect")
+    await _undone(rig, [Fault(kind, point, Conflict("injected")) for kind, point in at])
+
+
+async def test_what_a_host_reports_as_failed_is_undone_and_an_undo_is_repeated(rig: Rig) -> None:
+    """Whatever the host has done by then. A boot is repeated on another host."""
+    forward = [Reply(kind, s.name, "failed") for kind, s in REMOTE]
     await _undone(
         rig,
-        [
-            Fault(kind, s.name, point, error=Conflict("injected"))
-            for kind, s in STEPS
-            for point in ("before", "effect")
-        ],
+        [f for f in forward if f.kind not in ELSEWHERE]
+        + [Reply(kind, s.name, "failed", UNDO, times=2) for kind, s in REMOTE if s.undo is not None],
     )
+    await _as_if_nothing_had_happened(rig, [f for f in forward if f.kind in ELSEWHERE])
 
 
 async def test_every_undo_is_repeated_until_it_ends(rig: Rig) -> None:
     await _undone(
         rig,
         [
-            Fault(kind, s.name, point, "undo", error, times=2)
-            for kind, s in UNDONE
-            for point in ("before", "effect")
+            Fault(kind, point, error, times=2)
+            for kind, point in _everywhere("before", "effect", direction=UNDO)
             for error in (Crash(), Conflict("injected: the undo fails"))
         ],
     )
@@ -417,25 +226,21 @@ async def test_every_undo_is_repeated_until_it_ends(rig: Rig) -> None:
 
 async def test_a_lease_taken_away_in_the_middle_of_any_step_changes_nothing(rig: Rig) -> None:
     Stolen.database = rig.database
-    await _as_if_nothing_had_happened(
-        rig, [Stolen(kind, s.name, point) for kind, s in STEPS for point in ("before", "effect")]
-    )
-    await _undone(
-        rig, [Stolen(kind, s.name, point, "undo") for kind, s in UNDONE for point in ("before", "effect")]
-    )
+    at = ("before", "effect")
+    await _as_if_nothing_had_happened(rig, [Stolen(kind, point) for kind, point in _everywhere(*at)])
+    await _undone(rig, [Stolen(kind, point) for kind, point in _everywhere(*at, direction=UNDO)])
 
 
 FATES = ("lost", "unacknowledged", "twice")
 
 
 async def test_an_answer_that_is_lost_or_comes_twice_changes_nothing(rig: Rig) -> None:
-    remote = [(kind, s) for kind, s in STEPS if s.kind == "remote"]
-    assert {kind for kind, _ in remote} == set(KINDS)
+    assert {kind for kind, _ in REMOTE} == set(KINDS)
     await _as_if_nothing_had_happened(
-        rig, [Reply(kind, s.name, fate) for kind, s in remote for fate in FATES]
+        rig, [Reply(kind, s.name, fate) for kind, s in REMOTE for fate in FATES]
     )
-    back = [(kind, s) for kind, s in remote if s.undo is not None]
-    await _undone(rig, [Reply(kind, s.name, fate, undo=True) for kind, s in back for fate in FATES])
+    back = [(kind, s) for kind, s in REMOTE if s.undo is not None]
+    await _undone(rig, [Reply(kind, s.name, fate, UNDO) for kind, s in back for fate in FATES])
 
 
 async def _in_vain(rig: Rig, fault: Fault) -> None:
@@ -455,66 +260,119 @@ async def _in_vain(rig: Rig, fault: Fault) -> None:
 
 async def test_an_answer_that_never_comes_ends_in_time(rig: Rig) -> None:
     """A boot goes to the next host once the guest is gone from the first; others end in ERROR."""
-    faults: list[Fault] = [Reply(kind, s.name, "never") for kind, s in STEPS if s.kind == "remote"]
-    back = {kind for kind, s in STEPS if s.on_refusal is not None}
-    async with asyncio.TaskGroup() as tasks:
-        for each in faults:
-            tasks.create_task(_in_vain(rig, each))
-        async with _played(rig, faults, lambda kind: BEGIN[kind][2] if kind in back else "ERROR") as servers:
-            for server_id, fault in servers.items():
-                if fault.kind in back:
-                    held = await rig.held(server_id)
-                    assert held["guests"] == [("its", "running")]
-                    assert await rig.sql(
-                        "SELECT 1 FROM operations WHERE id = $1 AND round = 1", fault.operation
-                    )
+    never: list[Fault] = [Reply(kind, s.name, "never") for kind, s in REMOTE]
+    for faults, play in (
+        ([f for f in never if f.kind in ELSEWHERE], _as_if_nothing_had_happened),
+        ([f for f in never if f.kind not in ELSEWHERE], _undone),
+    ):
+        async with asyncio.TaskGroup() as tasks:
+            for each in faults:
+                tasks.create_task(_in_vain(rig, each))
+            await play(rig, faults)
+    rounds = dict(await rig.sql("SELECT id, round FROM operations"))
+    assert all(rounds[f.operation] == (f.kind in ELSEWHERE) for f in never)
 
 
-def doubled(definition: Definition) -> Definition:
-    """Every undo is done twice."""
+class Doubled:
+    """Definitions whose steps and undos are done twice, one upon the other, while ``on``; what has been.
 
-    def twice(function: Any) -> Any:
+    Steps in our own database share a transaction with their record, so nothing but this repeats them. All bear it but
+    one: a host is claimed once between two undos. A second decision would see the first one's claim, prefer another
+    host, and be refused by the ledger, which takes two claims of one server for two that decided at once.
+    """
+
+    ONCE = "claim_host"
+
+    def __init__(self) -> None:
+        self.on = False
+        self.done: set[tuple[str, str, str]] = set()
+        self.definitions = tuple(map(self._twice, DEFINITIONS))
+
+    def _twice(self, definition: Definition) -> Definition:
+        def twice(step: StepDefinition) -> StepDefinition:
+            key = (definition.kind, step.name)
+            run = step.run if step.name == self.ONCE else self._function(step.run, (*key, "run"))
+            undo = self._function(step.undo, (*key, "undo")) if step.undo is not None else None
+            return msgspec.structs.replace(step, run=run, undo=undo)
+
+        return msgspec.structs.replace(definition, steps=tuple(map(twice, definition.steps)))
+
+    def _function(self, function: Any, key: tuple[str, str, str]) -> Any:
         @wraps(function)
         async def run(step: Step) -> Any:
-            await function(step)
-            return await function(step)
+            first = await function(step)
+            if not self.on:
+                return first
+            again = await function(step)
+            assert again == first, key
+            self.done.add(key)
+            return again
 
         return run
 
-    steps = tuple(
-        msgspec.structs.replace(s, undo=twice(s.undo)) if s.undo is not None else s for s in definition.steps
-    )
-    return msgspec.structs.replace(definition, steps=steps)
-
 
 @pytest.fixture
-def all_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moorage.server.cloud.DEFINITIONS", tuple(map(doubled, DEFINITIONS)))
+def doubled(monkeypatch: pytest.MonkeyPatch) -> Doubled:
+    found = Doubled()
+    monkeypatch.setattr("moorage.server.cloud.DEFINITIONS", found.definitions)
+    return found
 
 
-@pytest.mark.usefixtures("all_doubled")
-async def test_commands_and_undos_that_are_repeated_find_their_work_done(
-    database: Database, identity: Identity, image_id: str
+async def test_steps_commands_and_undos_that_are_repeated_find_their_work_done(
+    doubled: Doubled, database: Database, identity: Identity, image_id: str
 ) -> None:
-    async with rigged(database, identity, image_id, repeat=True) as rig:
-        first = Counter(kind for kind, _ in STEPS)
-        assert set(first) == set(KINDS)
-        references = await _references(rig)
-        assert references["server.boot"]["guests"] == [("its", "running")]
-        assert references["server.stop"]["guests"] == [("its", "shutdown")]
-        await _undone(rig, [Fault(kind, s.name, "before", "undo", Crash()) for kind, s in UNDONE])
-        assert rig.between.repeated >= 2 * len(KINDS)
+    async with rigged(database, identity, image_id) as rig:
+        undisturbed = await _references(rig)
+        doubled.on = rig.between.repeat_commands = True
+        assert await _references(rig) == undisturbed
+        at = _everywhere("before", direction=UNDO)
+        await _undone(rig, [Fault(kind, point, Crash()) for kind, point in at])
+        runs = {(kind, s.name, "run") for kind, s in STEPS if s.name != doubled.ONCE}
+        assert doubled.done == runs | {(kind, s.name, "undo") for kind, s in STEPS if s.undo is not None}
+        kinds = dict(await rig.sql("SELECT id, kind FROM operations"))
+        # Of each remote step its command, and that of its undo.
+        told = {(kinds[operation], step, kind) for operation, step, kind in rig.between.repeated}
+        commands = Counter((kind, step) for kind, step, _ in told)
+        assert commands == {(kind, s.name): 1 + (s.undo is not None) for kind, s in REMOTE}
 
 
-async def test_a_delete_during_the_build_stops_it(rig: Rig) -> None:
+async def test_a_delete_in_the_middle_of_anything_stops_it(rig: Rig) -> None:
+    """At every step of every operation; the server is shown as being deleted from then on, and as nothing else."""
     before = await rig.world()
-    for latency in (0.0, 0.05, 0.3):
-        rig.cloud.fleet.behaviour.latency = latency
-        server_id = await rig.boot()
-        await asyncio.sleep(latency / 2)
-        await rig.delete(server_id)
-        await rig.settled()
-        assert await rig.world() == before
+    # Before each step, and with its command out. (Between a step's effect and its record its rows are locked: the request
+    # for the delete waits until they are not.)
+    at = _everywhere("before") + [(kind, Point(s.name, "recorded")) for kind, s in REMOTE]
+    still = [Still(kind, point) for kind, point in at if kind != DELETE.kind]
+    # What has its last step left ends with it.
+    last = {f.name for f in still if f.point.step == KINDS[f.kind].steps[-1].name}
+    kinds = [f.kind for f in still]
+    prepared = await _prepare(rig, kinds)
+    deletes = [Still(DELETE.kind, Point("destroy_guest", "before")) for _ in still]
+    rig.armed.arm([*still, *deletes])
+    await _begin(rig, kinds, prepared)
+    async with asyncio.timeout(180):
+        await asyncio.gather(*(f.stands.wait() for f in still))
+    for fault in still:
+        status, _ = await rig.demo.request("compute", "DELETE", f"/servers/{fault.server}")
+        assert status == 204, fault.name
+    for fault in still:
+        fault.go_on.set()
+    async with asyncio.timeout(180):
+        await asyncio.gather(*(f.stands.wait() for f in deletes))
+    for fault in still:
+        held = await rig.held(fault.server)
+        assert held["server"][2] == "deleting", (fault.name, held)
+        assert held["server"][1] != "error", (fault.name, held)
+    for fault in deletes:
+        fault.go_on.set()
+    for fault in still:
+        await rig.demo.wait_for(fault.server, "gone")
+    await rig.settled()
+    states = dict(await rig.sql("SELECT id, state FROM operations"))
+    assert {f.name: states[f.operation] for f in still} == {
+        f.name: "done" if f.name in last else "cancelled" for f in still
+    }
+    assert await rig.world() == before
     await rig.check()
 
 

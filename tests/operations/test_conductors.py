@@ -9,7 +9,8 @@ from moorage.server.options import options
 from moorage.store.database import Database
 from operations.conftest import Conductor
 from operations.test_engine import LastStepFails
-from operations.world import DONE, HOUR, STEPS, UNDONE, Faults, Gate, World, eventually
+from operations.world import BOOT, DONE, HOUR, STEPS, UNDONE, Faults, Gate, World, eventually
+from tests.support.points import Point, points
 
 
 async def nothing(_step: Step) -> None:
@@ -52,7 +53,7 @@ class Noted:
 async def test_what_a_dead_conductor_drove_is_taken_over_when_its_lease_has_run_out(
     world: World, conductor: Conductor
 ) -> None:
-    gate = Gate("effect", "bind")
+    gate = Gate(Point("bind", "effect"))
     first = await conductor(faults=gate, lease=HOUR)
     operation_id = await world.begin()
     await gate.reached()
@@ -75,7 +76,7 @@ def test_a_dead_conductor_is_replaced_within_forty_seconds_as_configured_by_defa
 
 
 async def test_a_lease_that_is_renewed_is_not_taken_away(world: World, conductor: Conductor) -> None:
-    gate = Gate("effect", "bind")
+    gate = Gate(Point("bind", "effect"))
     await conductor(faults=gate, lease=3.0)
     operation_id = await world.begin()
     await gate.reached()
@@ -97,7 +98,7 @@ async def test_a_lease_that_is_renewed_is_not_taken_away(world: World, conductor
 
 
 async def test_an_orderly_stop_hands_over_at_once(world: World, conductor: Conductor) -> None:
-    gate = Gate("effect", "bind")
+    gate = Gate(Point("bind", "effect"))
     first = await conductor(faults=gate, lease=HOUR)
     operation_id = await world.begin()
     await gate.reached()
@@ -110,7 +111,7 @@ async def test_an_orderly_stop_hands_over_at_once(world: World, conductor: Condu
 async def test_an_orderly_stop_lets_what_runs_come_to_its_next_record(
     world: World, conductor: Conductor
 ) -> None:
-    gate = Gate("effect", "make_ports")
+    gate = Gate(Point("make_ports", "effect"))
     world.hold = True
     first = await conductor(faults=gate, lease=HOUR, fuse=False)
     operation_id = await world.begin()
@@ -129,34 +130,33 @@ async def test_a_conductor_whose_lease_was_taken_away_writes_nothing_more(
     world: World, conductor: Conductor
 ) -> None:
     """At every step and point, forward and back: it stands still while another takes over and ends the operation."""
-    for direction, steps, outcome in (("forward", STEPS, DONE), ("undo", STEPS[:-1], UNDONE)):
-        for step in steps:
-            for point in ("before", "recorded"):
-                subject = f"server:{direction}-{step}-{point}"
-                gate = Gate(point, step, direction)
-                turn = [LastStepFails()] if direction == "undo" else []
-                first = await conductor(faults=Faults(*turn, gate), lease=HOUR, fuse=False, concurrency=1)
-                operation_id = await world.begin(subject)
-                await gate.reached()
-                second = await conductor(faults=Faults(*turn), lease=HOUR, fuse=False)
-                await world.sql(
-                    "UPDATE operations SET lease_until = now() - interval '1 second' WHERE id = $1",
-                    operation_id,
-                )
-                assert await world.ended(operation_id) == ("done" if direction == "forward" else "failed")
-                gate.open.set()
-                await first.stop()
-                assert await world.marks(subject) == outcome, subject
-                log = "SELECT count(*) FROM operation_steps WHERE operation = $1 AND event = 'succeeded'"
-                assert (await world.sql(log, operation_id))[0][0] == len(STEPS) - (direction == "undo")
-                await second.stop()
+    back = points(BOOT, "before", "recorded", direction="undo")
+    for point in points(BOOT, "before", "recorded") + back:
+        subject, undone = f"server:{point}", point.direction == "undo"
+        gate = Gate(point)
+        turn = [LastStepFails()] if undone else []
+        first = await conductor(faults=Faults(*turn, gate), lease=HOUR, fuse=False, concurrency=1)
+        operation_id = await world.begin(subject)
+        await gate.reached()
+        second = await conductor(faults=Faults(*turn), lease=HOUR, fuse=False)
+        await world.sql(
+            "UPDATE operations SET lease_until = now() - interval '1 second' WHERE id = $1",
+            operation_id,
+        )
+        assert await world.ended(operation_id) == ("failed" if undone else "done"), point
+        gate.open.set()
+        await first.stop()
+        assert await world.marks(subject) == (UNDONE if undone else DONE), point
+        log = "SELECT count(*) FROM operation_steps WHERE operation = $1 AND event = 'succeeded'"
+        assert (await world.sql(log, operation_id))[0][0] == len(STEPS) - undone
+        await second.stop()
 
 
 async def test_a_transaction_of_a_conductor_that_stands_still_holds_nobody_up(
     world: World, conductor: Conductor, database_url: str
 ) -> None:
     """Stopped, or cut off with its machine: what it has locked is let go, and its lease runs out."""
-    gate = Gate("effect", "finish")
+    gate = Gate(Point("finish", "effect"))
     own = Database(database_url, idle_timeout=0.5)
     await own.open()
     await conductor(database=own, faults=gate, lease=HOUR, concurrency=1, fuse=False)
@@ -174,7 +174,7 @@ async def test_a_transaction_of_a_conductor_that_stands_still_holds_nobody_up(
 async def test_what_lost_its_connection_is_given_back_and_not_held_for_the_lease(
     world: World, conductor: Conductor
 ) -> None:
-    gate = Gate("effect", "bind")
+    gate = Gate(Point("bind", "effect"))
     await conductor(faults=gate, lease=HOUR)
     operation_id = await world.begin()
     await gate.reached()

@@ -8,6 +8,7 @@ from moorage.operations.faults import Crash
 from moorage.operations.model import Operation
 from operations.conftest import Conductor
 from operations.world import (
+    BOOT,
     DONE,
     HOUR,
     SHORT,
@@ -23,8 +24,8 @@ from operations.world import (
     mark,
     pick_host,
 )
+from tests.support.points import points
 
-POINTS = ("before", "effect", "recorded")
 fused = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "singly"])
 
 
@@ -43,29 +44,25 @@ async def test_a_failure_at_any_step_undoes_everything(
     world: World, conductor: Conductor, fuse: bool
 ) -> None:
     faults = [
-        Fault(f"server:{step}-{point}", point, step, "forward", Conflict("injected"))
-        for step in STEPS
-        for point in ("before", "effect")
+        Fault(f"server:{point}", point, Conflict("injected")) for point in points(BOOT, "before", "effect")
     ]
     await conductor(faults=Faults(*faults), fuse=fuse)
-    for fault, operation_id in [(f, await world.begin(f.wanted[0])) for f in faults]:
+    for fault, operation_id in [(f, await world.begin(f.subject)) for f in faults]:
         outcome = await world.ended(operation_id)
-        assert fault.reached, fault.wanted
+        assert fault.reached, fault.point
         # With fused steps the first failure only rolls the batch back: the step is taken again alone and may pass.
-        assert await world.marks(fault.wanted[0]) == (UNDONE if outcome == "failed" else DONE), fault.wanted
+        assert await world.marks(fault.subject) == (UNDONE if outcome == "failed" else DONE), fault.point
         assert outcome == "failed" or fuse
 
 
 @fused
 async def test_a_crash_at_any_point_is_taken_over(world: World, conductor: Conductor, fuse: bool) -> None:
-    faults = [
-        Fault(f"server:{step}-{point}", point, step, "forward", Crash()) for step in STEPS for point in POINTS
-    ]
+    faults = [Fault(f"server:{point}", point, Crash()) for point in points(BOOT)]
     await conductor(faults=Faults(*faults), fuse=fuse, lease=SHORT)
-    for fault, operation_id in [(f, await world.begin(f.wanted[0])) for f in faults]:
+    for fault, operation_id in [(f, await world.begin(f.subject)) for f in faults]:
         assert await world.ended(operation_id) == "done"
-        assert fault.reached or (fuse and fault.wanted[1] == "recorded"), fault.wanted
-        assert await world.marks(fault.wanted[0]) == DONE, fault.wanted
+        assert fault.reached or (fuse and fault.point.at == "recorded"), fault.point
+        assert await world.marks(fault.subject) == DONE, fault.point
 
 
 class LastStepFails:
@@ -78,17 +75,24 @@ class LastStepFails:
 
 async def test_undo_survives_crash_and_failure(world: World, conductor: Conductor) -> None:
     faults = [
-        Fault(f"server:{step}-{point}-{name}", point, step, "undo", error, times)
-        for step in STEPS[:-1]
-        for point in POINTS
+        Fault(f"server:{point}-{name}", point, error, times)
+        for point in points(BOOT, direction="undo")
         for name, error, times in (("crash", Crash(), 1), ("failure", Conflict("the undo fails"), 2))
-        if point != "recorded" or isinstance(error, Crash)
+        if point.at != "recorded" or isinstance(error, Crash)
     ]
     await conductor(faults=Faults(LastStepFails(), *faults), fuse=False, lease=SHORT)
-    for fault, operation_id in [(f, await world.begin(f.wanted[0])) for f in faults]:
+    for fault, operation_id in [(f, await world.begin(f.subject)) for f in faults]:
         assert await world.ended(operation_id) == "failed"
-        assert not fault.left, fault.wanted
-        assert await world.marks(fault.wanted[0]) == UNDONE, fault.wanted
+        assert not fault.left, fault.point
+        assert await world.marks(fault.subject) == UNDONE, fault.point
+
+
+async def test_an_undo_at_which_its_host_fails_is_repeated(world: World, conductor: Conductor) -> None:
+    world.failing["drop", "server:1"] = 2
+    await conductor(faults=LastStepFails())
+    assert await world.ended(await world.begin()) == "failed"
+    assert sum(c["kind"] == "drop" for c in world.commands) == 3
+    assert await world.marks() == UNDONE
 
 
 @pytest.mark.parametrize(

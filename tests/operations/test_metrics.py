@@ -7,6 +7,7 @@ from moorage.operations.metrics import OperationMetrics
 from moorage.operations.model import FINISHED
 from operations.conftest import Conductor
 from operations.world import Fault, World, eventually
+from tests.support.points import Point
 
 
 def count(registries: list[CollectorRegistry], name: str, **labels: str) -> float:
@@ -18,7 +19,7 @@ def count(registries: list[CollectorRegistry], name: str, **labels: str) -> floa
 
 async def test_every_end_is_counted_once_by_kind_and_outcome(world: World, conductor: Conductor) -> None:
     registries = [CollectorRegistry() for _ in range(2)]
-    fault = Fault("server:0", "before", "finish", "forward", Conflict("injected"), times=100)
+    fault = Fault("server:0", Point("finish", "before"), Conflict("injected"), times=100)
     for registry in registries:
         await conductor(metrics=OperationMetrics(registry), faults=fault, concurrency=2)
 

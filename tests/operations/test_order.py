@@ -4,6 +4,7 @@ from moorage.operations import URGENT, Definition, Step, journal, local, operati
 from moorage.operations.model import Operation
 from operations.conftest import Conductor
 from operations.world import Gate, World, eventually
+from tests.support.points import Point
 
 
 async def do_it(_step: Step) -> None:
@@ -41,7 +42,7 @@ async def test_a_flood_of_slow_work_does_not_starve_what_is_urgent(
     world: World, conductor: Conductor
 ) -> None:
     """All the work stands still; deletes end all the same, as a place is kept for them."""
-    gate = Gate("before", "do_it", kind="test.work")
+    gate = Gate(Point("do_it", "before"), "test.work")
     await conductor(definitions=ALL, faults=gate, concurrency=4)
     flood = [await ask(world, WORK, f"w:{n}") for n in range(40)]
     await gate.reached(3)
@@ -55,7 +56,7 @@ async def test_a_flood_of_slow_work_does_not_starve_what_is_urgent(
 
 
 async def test_no_more_is_driven_at_once_than_is_configured(world: World, conductor: Conductor) -> None:
-    gates = [Gate("before", "do_it", kind=kind) for kind in ("test.work", "test.delete")]
+    gates = [Gate(Point("do_it", "before"), kind) for kind in ("test.work", "test.delete")]
 
     class Both:
         async def at(self, point: str, op: Operation, step: str) -> None:

@@ -32,6 +32,7 @@ from operations.world import (
     unbind,
     unpick,
 )
+from tests.support.points import Point
 
 
 async def attach(step):
@@ -68,7 +69,7 @@ async def begun_everywhere(world: World, conductor: Conductor, direction: str) -
     """Operations of the first release, one stopped at each step: subject -> id."""
     turn = [LastStepFails()] if direction == "undo" else []
     steps = STEPS[:-1] if direction == "undo" else STEPS
-    faults = [Fault(f"server:{step}", "before", step, direction, Crash()) for step in steps]
+    faults = [Fault(f"server:{step}", Point(step, "before", direction), Crash()) for step in steps]
     old = await conductor(faults=Faults(*turn, *faults), fuse=False, lease=3600)
     found = {f"server:{step}": await world.begin(f"server:{step}") for step in steps}
 

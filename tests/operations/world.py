@@ -6,6 +6,7 @@ Many operations run side by side in one world, each with a subject of its own: o
 import asyncio
 import itertools
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ from moorage.operations import (
 from moorage.operations.model import FINISHED, STUCK, Operation
 from moorage.store.database import Database, Tx
 from moorage.store.signals import Signals
+from tests.support.points import Passes, Point
 
 #: A lease that no test outlasts: where one is to run out, the test says so, whatever the machine is doing meanwhile.
 HOUR = 3600.0
@@ -37,7 +39,10 @@ SHORT = 0.5
 
 
 class World:
-    """``hold``: hosts keep their answers to themselves; ``silent``: hosts that are not heard of."""
+    """``hold``: hosts keep their answers to themselves; ``silent``: hosts that are not heard of.
+
+    ``failing``: how often hosts fail to do something, by its kind and the subject.
+    """
 
     def __init__(self, database: Database, signals: Signals) -> None:
         self.database = database
@@ -45,6 +50,7 @@ class World:
         self.commands: list[dict[str, Any]] = []
         self.hold = False
         self.silent: set[str] = set()
+        self.failing: Counter[tuple[str, str]] = Counter()
         self.deadline = 600.0
         self._numbers = itertools.count()
         self._replies: set[asyncio.Task[bool]] = set()
@@ -71,9 +77,14 @@ class World:
     async def reply(self, command: dict[str, Any]) -> bool:
         """The host does it and answers; whether anybody heard the answer."""
         host, wanted = command["host"], command["payload"]
-        bad = command["kind"] == "make" and host in wanted["bad"]
+        outcome, does = "succeeded", (command["kind"], wanted["subject"])
+        if command["kind"] == "make" and host in wanted["bad"]:
+            outcome = "refused"
+        elif self.failing[does]:
+            self.failing[does] -= 1
+            outcome = "failed"
         async with self.database.transaction() as tx:
-            if not bad:
+            if outcome == "succeeded":
                 change = mark if command["kind"] == "make" else unmark
                 await change(tx, wanted["subject"], f"guest@{host}")
             return await journal.complete(
@@ -81,8 +92,8 @@ class World:
                 operation=command["operation"],
                 fence=command["fence"],
                 command=command["id"],
-                outcome="refused" if bad else "succeeded",
-                error={"code": "host.bad", "message": "bad host"} if bad else None,
+                outcome=outcome,
+                error={"code": "host.bad", "message": "bad host"} if outcome != "succeeded" else None,
             )
 
     async def begin(
@@ -253,16 +264,15 @@ UNDONE = {"plug", "error"}
 class Fault:
     """Raises at one point of one subject's operation, so many times."""
 
-    def __init__(
-        self, subject: str, point: str, step: str, direction: str, error: BaseException, times: int = 1
-    ) -> None:
-        self.wanted = (subject, point, step, direction)
-        self.error = error
+    def __init__(self, subject: str, point: Point, error: BaseException, times: int = 1) -> None:
+        self.subject, self.point, self.error = subject, point, error
         self.left = times
         self.reached = 0
+        self._passes = Passes()
 
     async def at(self, point: str, op: Operation, step: str) -> None:
-        if self.left and self.wanted == (op.subject, point, step, op.direction):
+        now = self._passes.now(point, op, step)
+        if self.left and (op.subject, now) == (self.subject, self.point):
             self.left -= 1
             self.reached += 1
             raise self.error
@@ -282,13 +292,15 @@ class Faults:
 class Gate:
     """A conductor stands still at one point of every operation until the gate is opened."""
 
-    def __init__(self, point: str, step: str, direction: str = "forward", kind: str = "test.boot") -> None:
-        self.wanted = (kind, point, step, direction)
+    def __init__(self, point: Point, kind: str = "test.boot") -> None:
+        self.kind, self.point = kind, point
         self.waiting: list[str] = []
         self.open = asyncio.Event()
+        self._passes = Passes()
 
     async def at(self, point: str, op: Operation, step: str) -> None:
-        if self.wanted == (op.kind, point, step, op.direction) and not self.open.is_set():
+        now = self._passes.now(point, op, step)
+        if (op.kind, now) == (self.kind, self.point) and not self.open.is_set():
             self.waiting.append(op.id)
             await self.open.wait()
 

@@ -12,7 +12,7 @@ import pytest
 
 from moorage.agent.errors import LinkDown
 from moorage.agent.link import Link
-from moorage.wire.messages import Command, Uplink
+from moorage.wire.messages import Command, CommandError, Result, Uplink
 
 
 class Replies(Protocol):
@@ -20,7 +20,7 @@ class Replies(Protocol):
 
     ``None``: it passes. ``lost``: it is not passed on, and the host knows. ``unacknowledged``: it is passed on, and the
     host hears nothing of that. ``twice``: it is passed on twice. ``never``: the host is told that it arrived, and it did
-    not.
+    not. ``failed``: it says that the host, which did it, failed.
     """
 
     def reply(self, operation: str, step: str) -> str | None:
@@ -28,13 +28,18 @@ class Replies(Protocol):
         ...
 
 
-class Between:
-    """``repeat_commands``: hosts are given every command a second time."""
+def _failed(result: Result) -> Result:
+    error = CommandError(code="injected", message="injected: the host failed")
+    return msgspec.structs.replace(result, outcome="failed", data={}, error=error)
 
-    def __init__(self, replies: Replies, *, repeat_commands: bool = False) -> None:
+
+class Between:
+    """``repeat_commands``: hosts are given every command a second time; ``repeated``: (operation, step, kind) of each."""
+
+    def __init__(self, replies: Replies) -> None:
         self.replies = replies
-        self.repeat_commands = repeat_commands
-        self.repeated = 0
+        self.repeat_commands = False
+        self.repeated: set[tuple[str, str, str]] = set()
         self._again: dict[Link, list[Command]] = {}
 
     @contextlib.contextmanager
@@ -47,7 +52,11 @@ class Between:
             wanted = set(fates.values())
             if "lost" in wanted:
                 raise LinkDown("injected: the request is lost")
-            kept = [r for r in uplink.results if fates[r.command_id] != "never"]
+            kept = [
+                _failed(r) if fates[r.command_id] == "failed" else r
+                for r in uplink.results
+                if fates[r.command_id] != "never"
+            ]
             passed = msgspec.structs.replace(uplink, results=kept)
             await send(link, passed)
             if "twice" in wanted:
@@ -57,7 +66,7 @@ class Between:
 
         async def polled(link: Link, *, after: int, wait: int) -> list[Command]:
             if again := self._again.pop(link, None):
-                self.repeated += len(again)
+                self.repeated |= {(c.operation, c.step, c.kind) for c in again}
                 return again
             found = await poll(link, after=after, wait=wait)
             if self.repeat_commands and found:

@@ -85,7 +85,7 @@ _GUESTS_LOST = _update(
     **_OFF,
 )
 _FAILED = _update(
-    _live,
+    sa.and_(_live, sa.or_(_kept, sa.bindparam("deleting", type_=sa.Boolean))),
     vm_state=Vm.ERROR,
     task_state=None,
     power_state=sa.case((sa.bindparam("unplace", type_=sa.Boolean), 0), else_=servers.c.power_state),
@@ -214,9 +214,14 @@ async def guests_lost(tx: Tx, *, grace: float) -> list[Server]:
     return await _GUESTS_LOST.all(tx, grace=grace)
 
 
-async def failed(tx: Tx, server_id: str, why: dict[str, Any], *, unplace: bool = False) -> Server | None:
-    """ERROR with a fault (see ``fault``); ``unplace`` forgets the host too: nothing of the server is left there."""
-    return await _FAILED.first(tx, id=server_id, fault=why, unplace=unplace)
+async def failed(
+    tx: Tx, server_id: str, why: dict[str, Any], *, unplace: bool = False, deleting: bool = False
+) -> Server | None:
+    """ERROR with a fault (see ``fault``); ``unplace`` forgets the host too: nothing of the server is left there.
+
+    ``deleting``: it is the delete that failed. What else fails leaves a server that is being deleted as it is.
+    """
+    return await _FAILED.first(tx, id=server_id, fault=why, unplace=unplace, deleting=deleting)
 
 
 async def deleted(tx: Tx, server_id: str) -> bool:

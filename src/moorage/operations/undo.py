@@ -128,7 +128,8 @@ async def _after(env: Environment, definition: Definition, work: Operation, inde
     elif index > 0:
         work.step = definition.steps[index - 1].name
     else:
-        cancelled = bool((work.error or {}).get("cancelled"))
+        # It may have been asked to stop after it had turned round, or failed because of that.
+        cancelled = work.cancel or bool((work.error or {}).get("cancelled"))
         if definition.on_failure is not None:
             await definition.on_failure(env.step(work, tx))
         work.state = CANCELLED if cancelled else FAILED

@@ -214,7 +214,7 @@ async def activate(step: Step) -> None:
 
 
 async def boot_failed(step: Step) -> None:
-    """ERROR with a fault that says why; a cancelled boot leaves the word to what cancelled it."""
+    """ERROR with a fault that says why."""
     error = step.error or {}
     p = step.params
     plan = (error.get("details") or {}).get("plan")
@@ -227,9 +227,8 @@ async def boot_failed(step: Step) -> None:
         )
     message = _message(error, step.refusals)
     await actions.event_finished(step.tx, p["server_id"], p["request_id"], EVENT, error=message)
-    if not error.get("cancelled"):
-        why = server_state.fault(message, code=error.get("status", 500), details=error.get("code", ""))
-        await server_state.failed(step.tx, p["server_id"], why, unplace=True)
+    why = server_state.fault(message, code=error.get("status", 500), details=error.get("code", ""))
+    await server_state.failed(step.tx, p["server_id"], why, unplace=True)
 
 
 def _message(error: dict[str, Any], refusals: list[dict[str, Any]]) -> str:

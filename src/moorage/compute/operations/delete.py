@@ -44,7 +44,7 @@ async def delete_failed(step: Step) -> None:
     message = str((step.error or {}).get("message") or "The server could not be deleted.")
     p = step.params
     await actions.event_finished(step.tx, p["server_id"], p["request_id"], EVENT, error=message)
-    await server_state.failed(step.tx, p["server_id"], server_state.fault(message))
+    await server_state.failed(step.tx, p["server_id"], server_state.fault(message), deleting=True)
 
 
 DELETE = operation(

@@ -4,9 +4,8 @@ from typing import Any
 
 from moorage.api.context import RequestContext
 from moorage.compute.model import Server
-from moorage.compute.operations.boot import BOOT, params_of
-from moorage.compute.operations.delete import DELETE
-from moorage.compute.operations.power import REBOOT, START, STOP
+from moorage.compute.operations import BOOT, DEFINITIONS, DELETE, REBOOT, START, STOP
+from moorage.compute.operations.boot import params_of
 from moorage.compute.operations.services import Services
 from moorage.core.errors import Conflict
 from moorage.operations import Definition, cancel, submit
@@ -34,8 +33,7 @@ class OperationLifecycle:
 
     async def submit_delete(self, tx: Tx, server: Server, *, context: RequestContext) -> None:
         """Stop what else is being done to it, then end it; what that cannot undo, this takes back."""
-        kinds = [d.kind for d in (BOOT, START, STOP, REBOOT)]
-        await cancel(tx, subject(server.id), kinds=kinds)
+        await cancel(tx, subject(server.id), kinds=[d.kind for d in DEFINITIONS if d is not DELETE])
         await self._submit(tx, DELETE, server, context)
 
     async def submit_start(self, tx: Tx, server: Server, *, context: RequestContext) -> None:
