@@ -44,7 +44,8 @@ class Found(msgspec.Struct):
 
     def add(self, row: Row, version: Version, answer: httpx.Response) -> None:
         said, body = answer_of(row, answer.status_code, version), _body(answer)
-        self.wrong += [f"{row.name} at {text(version)}: {fault}" for fault in said.faults(body)]
+        faults = [*said.faults(body), *said.wrong_headers(answer.headers)]
+        self.wrong += [f"{row.name} at {text(version)}: {fault}" for fault in faults]
         if said.schema is not None:
             self.declared |= declared(said.schema)
             self.seen |= set(seen(said.schema, body))

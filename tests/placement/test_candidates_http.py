@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
+from moorage.api import Api
+from moorage.api.policy import Policies
 from moorage.core.ids import new_id
 from moorage.placement.config import DEPTH, Settings
+from moorage.placement.http.explain import CONTROL_ENDPOINTS, CONTROL_POLICIES
 from moorage.placement.http.routes import build_api
 from moorage.placement.service import PlacementService
 from moorage.store.database import Database
@@ -59,33 +63,43 @@ async def test_a_name_that_is_deleted_is_unknown_again(database: Database) -> No
     await ours("GET", f"/allocation_candidates?{query}", status=400)
 
 
-async def test_an_answer_says_how_old_it_is_and_a_request_how_old_it_may_be(database: Database) -> None:
+def control(service: PlacementService) -> Client:
+    """Placement's part of the control API."""
+    policies = Policies(CONTROL_POLICIES, system=True)
+    api = Api("control", service, CONTROL_ENDPOINTS, "control", None, policies=policies, authenticate=check)
+    return Client(httpx.AsyncClient(transport=httpx.ASGITransport(app=api)), "admins:admin")
+
+
+@pytest.mark.parametrize(
+    ("face", "path", "count"),
+    [
+        (client, "/allocation_candidates", lambda found: len(found["allocation_requests"])),
+        (control, "/placement/explain", lambda found: found["serving"]),
+        (control, "/placement/capacity", lambda found: found["everywhere"]["total"]),
+    ],
+    ids=["candidates", "explain", "capacity"],
+)
+async def test_an_answer_says_how_old_it_is_and_a_request_how_old_it_may_be(
+    database: Database, face: Callable[[PlacementService], Client], path: str, count: Callable[[Any], int]
+) -> None:
     service = PlacementService(database)
-    admin, other = client(service), client(PlacementService(database))
-    await provider(admin, "host", VCPU=2)
-    assert len((await candidates(admin))["allocation_requests"]) == 1
-    assert float(admin.headers["x-moorage-index-age"]) >= 0
-    await provider(other, "another", VCPU=2)
-    old = await admin._http.get(
-        "http://placement/allocation_candidates?resources=VCPU:1",
-        headers={
-            "X-Auth-Token": "admins:admin",
-            "OpenStack-API-Version": "placement 1.39",
-            "X-Moorage-Index-Max-Age": "3600",
-        },
-    )
-    assert len(old.json()["allocation_requests"]) == 1
-    assert len((await candidates(admin))["allocation_requests"]) == 2
+    ours, theirs = client(service), client(PlacementService(database))
+    asked = face(service)
+
+    async def ask(max_age: str | None = None, status: int = 200) -> Any:
+        more = {} if max_age is None else {"X-Moorage-Index-Max-Age": max_age}
+        return await asked("GET", f"{path}?resources=VCPU:1", status=status, headers=more)
+
+    await provider(ours, "host", VCPU=1)
+    assert count(await ask()) == 1
+    age = float(asked.headers["x-moorage-index-age"])
+    assert age >= 0
+    await provider(theirs, "another", VCPU=1)
+    assert count(await ask("3600")) == 1
+    assert float(asked.headers["x-moorage-index-age"]) > age
+    assert count(await ask()) == 2
     for wrong in ("soon", "-1", "nan"):
-        answer = await admin._http.get(
-            "http://placement/allocation_candidates?resources=VCPU:1",
-            headers={
-                "X-Auth-Token": "admins:admin",
-                "OpenStack-API-Version": "placement 1.39",
-                "X-Moorage-Index-Max-Age": wrong,
-            },
-        )
-        assert answer.status_code == 400, wrong
+        await ask(wrong, status=400)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The OpenAPI documents as a reader at one microversion has them."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,9 +17,10 @@ KEY = "x-openstack"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a document says of an answer. ``schema``: None for one without a body."""
+    """What a document says of an answer. ``schema``: None for one without a body; ``headers``: the schema of each."""
 
     schema: Json | None
+    headers: dict[str, Json] = {}
 
     def faults(self, body: Any) -> list[str]:
         """What is wrong with a body, in sentences."""
@@ -26,6 +28,14 @@ class Answer(msgspec.Struct, frozen=True):
             return [] if body is None else [f"there is a body: {body}"]
         found = Draft202012Validator(self.schema).iter_errors(body)
         return [f"{'.'.join(map(str, e.absolute_path))}: {e.message[:300]}" for e in found]
+
+    def wrong_headers(self, given: Mapping[str, str]) -> list[str]:
+        """The headers that an answer must have and has not, or not in their form."""
+        return [
+            f"{name} is {given.get(name)}"
+            for name, schema in self.headers.items()
+            if not re.search(schema["pattern"], given.get(name, ""))
+        ]
 
 
 def operation(row: Row) -> Json:
@@ -39,16 +49,17 @@ def answer_of(row: Row, status: int, version: Version) -> Answer:
     responses = operation(row)["responses"]
     if str(status) not in responses:
         return Answer({"not": {}, "description": f"the document has no {status}"})
+    headers = {name: each["schema"] for name, each in responses[str(status)].get("headers", {}).items()}
     content = responses[str(status)].get("content")
     if content is None or status == 204:
-        return Answer(None)
+        return Answer(None, headers)
     schema = next(iter(content.values()))["schema"]
     if KEY in schema or any(KEY in each for each in schema.get("anyOf", ())):
         choice = [s for s in schema.get("anyOf", [schema]) if _is_of(s[KEY], row.endpoint, version)]
         if not choice:
-            return Answer(None)
+            return Answer(None, headers)
         schema = choice[0]
-    return Answer(narrowed(schema, row.api, version, closed=True))
+    return Answer(narrowed(schema, row.api, version, closed=True), headers)
 
 
 def _is_of(limits: Json, endpoint: Endpoint, version: Version) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -17,19 +18,27 @@ class Client:
         self._token = token
 
     async def __call__(
-        self, method: str, path: str, body: Any = None, status: int | None = 200, version: str = LATEST
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        status: int | None = 200,
+        version: str = LATEST,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
-        answer = await self._send(method, path, body, version)
+        answer = await self._send(method, path, body, version, headers or {})
         assert status in {None, answer.status_code}, (method, path, answer.status_code, answer.text)
         self.headers = answer.headers
         return answer.json() if answer.content else None
 
     async def status(self, method: str, path: str, body: Any = None) -> int:
         """Only the status of an answer, whatever it is."""
-        return (await self._send(method, path, body, LATEST)).status_code
+        return (await self._send(method, path, body, LATEST, {})).status_code
 
-    async def _send(self, method: str, path: str, body: Any, version: str) -> httpx.Response:
-        headers = {"OpenStack-API-Version": f"placement {version}"}
+    async def _send(
+        self, method: str, path: str, body: Any, version: str, more: Mapping[str, str]
+    ) -> httpx.Response:
+        headers = {"OpenStack-API-Version": f"placement {version}", **more}
         if self._token is not None:
             headers["X-Auth-Token"] = self._token
         return await self._http.request(method, f"http://placement{path}", json=body, headers=headers)

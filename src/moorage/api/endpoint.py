@@ -54,7 +54,7 @@ NO_QUERY = Query({}, strict=(0, 0))
 
 
 class Header(msgspec.Struct, frozen=True):
-    """A header of requests that a handler reads. ``refused``: the status of one that does not hold, if it is a condition."""
+    """A header that a handler reads or answers. ``refused``: the status of one that does not hold, if it is a condition."""
 
     name: str
     pattern: str
@@ -76,6 +76,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     response        type of the answer's body, which the handler makes as it likes; None: it has none. The API document
                     has it, and `tests/api/test_answers.py` holds real answers against that
     headers         of the request, that the handler reads
+    tells           headers of the good answer, that the handler makes and `tests/api/test_answers.py` looks for
     media           accepted request media types
     produces        media type of the answer's body
     """
@@ -92,6 +93,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     response: Any = None
     action: str | None = None
     headers: tuple[Header, ...] = ()
+    tells: tuple[Header, ...] = ()
     media: tuple[str, ...] = ("application/json",)
     produces: str = "application/json"
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from moorage.api import faults
-from moorage.api.endpoint import Endpoint, Query
+from moorage.api.endpoint import Endpoint, Header, Query
 from moorage.api.fields import KEY, limits
 from moorage.api.versions import Version, VersionScheme, text
 
@@ -203,12 +203,7 @@ def _listed(name: str, first: Version) -> Json:
 
 def _headers(face: Face, rows: list[Endpoint]) -> list[Json]:
     found = [
-        {
-            "name": header.name,
-            "in": "header",
-            "description": header.about,
-            "schema": {"type": "string", "pattern": header.pattern},
-        }
+        {"name": header.name, "in": "header", **_header(header)}
         for header in dict.fromkeys(header for row in rows for header in row.headers)
     ]
     if face.versions is None:
@@ -219,6 +214,10 @@ def _headers(face: Face, rows: list[Endpoint]) -> list[Json]:
         "default": f"{face.versions.service} {text(face.versions.minimum)}",
     }
     return [*found, {"name": "OpenStack-API-Version", "in": "header", "schema": schema}]
+
+
+def _header(header: Header) -> Json:
+    return {"description": header.about, "schema": {"type": "string", "pattern": header.pattern}}
 
 
 def _body(rows: list[Endpoint], schemas: _Schemas) -> Json | None:
@@ -259,6 +258,9 @@ def _responses(rows: list[Endpoint], schemas: _Schemas) -> Json:
         found[str(status)] = {"description": "Done."}
         if with_body:
             found[str(status)] = _response("Done.", _any_of(with_body), with_body[0][0].produces)
+    for row in rows:
+        if row.tells:
+            found[str(row.status)]["headers"] = {header.name: _header(header) for header in row.tells}
     fault = {"$ref": "#/components/responses/Fault"}
     refused = {str(header.refused): fault for row in rows for header in row.headers if header.refused}
     return {**dict(sorted({**found, **refused}.items())), "default": fault}

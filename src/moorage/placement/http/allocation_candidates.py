@@ -12,18 +12,11 @@ from typing import Any
 import msgspec
 
 from moorage.api import Reply, Version
-from moorage.api.endpoint import Header
-from moorage.core.errors import BadRequest
 from moorage.placement.columns import Columns
-from moorage.placement.http.common import PlacementCall, reply
+from moorage.placement.http.common import PlacementCall, index_age, max_age, reply
 from moorage.placement.http.queries import candidates_request
 from moorage.placement.index import Index
 from moorage.placement.query import Candidate, Query
-
-MAX_AGE, AGE = "x-moorage-index-max-age", "x-moorage-index-age"
-"""Seconds: how old the index may be that a request is answered from, and how old it was."""
-
-HEADERS = (Header(MAX_AGE, r"^[0-9.]+$", "Seconds: how old the index may be that the answer is from."),)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,28 +24,15 @@ _encode = msgspec.json.Encoder().encode
 async def list_candidates(call: PlacementCall) -> Reply:
     """Answer the ways to serve a request, and what the providers concerned have."""
     asked = candidates_request(call.query, call.version)
-    await call.app.follower.catch_up(_max_age(call))
+    await call.app.follower.catch_up(max_age(call))
     await call.app.require_names(asked.classes, asked.traits)
     found = call.app.candidates(asked.query, asked.limit)
-    age = call.app.follower.age
+    age = index_age(call)
     requests = b",".join(_request(call.version, candidate) for candidate in found)
     summaries = b",".join(_summaries(call, asked.query, found))
     answer = reply(call, b'{"allocation_requests":[%b],"provider_summaries":{%b}}' % (requests, summaries))
-    answer.headers[AGE] = f"{age:.3f}"
+    answer.headers.update(age)
     return answer
-
-
-def _max_age(call: PlacementCall) -> float:
-    given = call.headers.get(MAX_AGE)
-    if given is None:
-        return call.app.settings.index_max_age
-    try:
-        age = float(given)
-    except ValueError:
-        age = -1.0
-    if not 0 <= age < 86_400:
-        raise BadRequest(f"{MAX_AGE} is a number of seconds below 86400. Got: {given}", field=MAX_AGE)
-    return age
 
 
 def _request(version: Version, candidate: Candidate) -> bytes:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from moorage.api import Call, Reply
+from moorage.api.endpoint import Header
 from moorage.core.clock import utcnow
 from moorage.core.errors import BadRequest
 from moorage.core.ids import is_uuid
@@ -19,6 +20,12 @@ from moorage.placement.model import Provider
 from moorage.placement.service import PlacementService
 
 PlacementCall = Call[PlacementService]
+
+MAX_AGE, AGE = "x-moorage-index-max-age", "x-moorage-index-age"
+"""Seconds: how old the index may be that a request is answered from, and how old it was."""
+
+INDEX_ASKED = (Header(MAX_AGE, r"^[0-9.]+$", "Seconds: how old the index may be that the answer is from."),)
+INDEX_TOLD = (Header(AGE, r"^[0-9]+\.[0-9]{3}$", "Seconds: how old the index was that the answer is from."),)
 
 LATEST = (1, 39)
 FIRST = (1, 0)
@@ -49,6 +56,25 @@ def reply(
     if location is not None:
         headers["location"] = call.url(location)
     return Reply(body, status=status, headers=headers)
+
+
+def max_age(call: PlacementCall) -> float:
+    """Return how old the index may be, in seconds; raises BadRequest naming the header."""
+    given = call.headers.get(MAX_AGE)
+    if given is None:
+        return call.app.settings.index_max_age
+    try:
+        age = float(given)
+    except ValueError:
+        age = -1.0
+    if not 0 <= age < 86_400:
+        raise BadRequest(f"{MAX_AGE} is a number of seconds below 86400. Got: {given}", field=MAX_AGE)
+    return age
+
+
+def index_age(call: PlacementCall) -> dict[str, str]:
+    """Return the header that says how old the index is now."""
+    return {AGE: f"{call.app.follower.age:.3f}"}
 
 
 def href(call: PlacementCall, path: str) -> str:

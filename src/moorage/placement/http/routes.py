@@ -20,7 +20,7 @@ from moorage.placement.http import (
 )
 from moorage.placement.http import answers as a
 from moorage.placement.http.app import PlacementApi, PlacementVersions
-from moorage.placement.http.common import FIRST, LATEST, Uuid
+from moorage.placement.http.common import FIRST, INDEX_ASKED, INDEX_TOLD, LATEST, Uuid
 from moorage.placement.http.policies import DEFAULTS
 from moorage.placement.service import PlacementService
 
@@ -127,10 +127,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
     Endpoint("GET", "/allocation_candidates", allocation_candidates.list_candidates,
              "placement:allocation_candidates:list", versions=between("1.10", "1.11"), query=queries.CANDIDATES,
-             response=a.ListedCandidates, headers=allocation_candidates.HEADERS),
+             response=a.ListedCandidates, headers=INDEX_ASKED, tells=INDEX_TOLD),
     Endpoint("GET", "/allocation_candidates", allocation_candidates.list_candidates,
              "placement:allocation_candidates:list", versions=since("1.12"), query=queries.CANDIDATES,
-             response=a.Candidates, headers=allocation_candidates.HEADERS),
+             response=a.Candidates, headers=INDEX_ASKED, tells=INDEX_TOLD),
     # The rule is checked against the project that is asked about, once the handler has read it.
     Endpoint("GET", "/usages", usages.project_usages, "placement:usages", versions=between("1.9", "1.37"),
              query=usages.QUERY, response=a.ProjectUsages),
