@@ -142,7 +142,100 @@ async def test_provider_networks_are_the_admins(member, admin):
     assert found["networks"] == [{"id": made["id"]}]
 
 
+LONG = "x" * 256
+SUBNET = {"network_id": "NET", "cidr": "10.9.0.0/24", "ip_version": 4}
+RULE = {"security_group_id": "GROUP", "direction": "ingress", "ethertype": "IPv6"}
+
+
+def port(**more):
+    return "/ports", {"port": {"network_id": "NET", **more}}
+
+
+def pair(**more):
+    return port(allowed_address_pairs=[{"ip_address": "10.0.0.8"}, more])
+
+
+def subnet(**more):
+    return "/subnets", {"subnet": {**SUBNET, **more}}
+
+
 WRONG = (
+    ("/networks", {"network": {"name": LONG}}, "network.name"),
+    ("/networks", {"network": {"description": LONG}}, "network.description"),
+    ("/networks", {"network": {"dns_domain": "a.example"}}, "dns_domain"),
+    ("/networks", {"network": {"dns_domain": 'a".'}}, "dns_domain"),
+    ("/networks", {"network": {"dns_domain": f"{'a.' * 128}"}}, "dns_domain"),
+    (*subnet(name=LONG), "subnet.name"),
+    (*subnet(description=LONG), "subnet.description"),
+    (*subnet(dns_nameservers=["9.9.9.x"]), "dns_nameservers"),
+    (*subnet(dns_nameservers=["2620:fe::9"]), "dns_nameservers"),
+    (*subnet(dns_nameservers=[f"9.9.9.{n}" for n in range(6)]), "dns_nameservers"),
+    (*subnet(cidr="fd00::/64", ip_version=6, dns_nameservers=["9.9.9.9"]), "dns_nameservers"),
+    (*subnet(cidr="fd00::/64", ip_version=6, dns_nameservers=["fe80::1%x}"]), "dns_nameservers"),
+    (*subnet(host_routes=[{"destination": "fd00::/64", "nexthop": "10.9.0.9"}]), "host_routes"),
+    (*subnet(host_routes=[{"destination": "10.8.0.0/24", "nexthop": "fd00::1"}]), "host_routes"),
+    (*subnet(host_routes=[{"destination": "10.8.0.1/24", "nexthop": "10.9.0.9"}]), "host_routes"),
+    (
+        *subnet(host_routes=[{"destination": f"10.{n}.0.0/24", "nexthop": "10.9.0.9"} for n in range(21)]),
+        "host_routes",
+    ),
+    (*subnet(gateway_ip="fd00::1"), "gateway_ip"),
+    (*subnet(cidr="10.9.0.0/31"), "cidr"),
+    (*subnet(cidr="10.9.0.0/32"), "cidr"),
+    (*subnet(cidr="fd00::/127", ip_version=6), "cidr"),
+    (*subnet(cidr="224.0.0.0/24"), "cidr"),
+    (*subnet(cidr="ff02::/64", ip_version=6), "cidr"),
+    (*subnet(cidr="127.0.0.0/24"), "cidr"),
+    (*subnet(cidr="0.0.0.0/24"), "cidr"),
+    (*subnet(cidr="fe80::%x/64", ip_version=6), "cidr"),
+    (*subnet(cidr="fd00::/80", ip_version=6, ipv6_ra_mode="slaac", ipv6_address_mode="slaac"), "cidr"),
+    (*port(name=LONG), "port.name"),
+    (*port(description=LONG), "port.description"),
+    (*port(device_id=LONG), "port.device_id"),
+    (*port(device_owner=LONG), "port.device_owner"),
+    (*pair(), "ip_address"),
+    (*pair(ip_address="x"), "allowed_address_pairs[1].ip_address"),
+    (*pair(ip_address="10.0.0.9 10.0.0.10"), "allowed_address_pairs[1].ip_address"),
+    (*pair(ip_address="10.0.0.9/24"), "allowed_address_pairs[1].ip_address"),
+    (*pair(ip_address="224.0.0.18"), "allowed_address_pairs[1].ip_address"),
+    (*pair(ip_address="ff02::/64"), "allowed_address_pairs[1].ip_address"),
+    (*pair(ip_address="fe80::1%x 10.0.0.9"), "allowed_address_pairs[1].ip_address"),
+    (*pair(ip_address="10.0.0.8"), "allowed_address_pairs[1]"),
+    (*pair(ip_address="10.0.0.9", mac_address="x"), "allowed_address_pairs[1].mac_address"),
+    (*pair(ip_address="10.0.0.9", mac_address="01:00:5e:00:00:01"), "allowed_address_pairs[1].mac_address"),
+    (*pair(ip_address="10.0.0.9", mac_address="00:00:00:00:00:00"), "allowed_address_pairs[1].mac_address"),
+    (
+        *port(allowed_address_pairs=[{"ip_address": f"10.0.0.{n}"} for n in range(11)]),
+        "allowed_address_pairs",
+    ),
+    (*port(**{"binding:vnic_type": "zz"}), "port.binding:vnic_type"),
+    (
+        *port(extra_dhcp_opts=[{"opt_name": "mtu", "opt_value": "1", "ip_version": 9}]),
+        "extra_dhcp_opts[0].ip_version",
+    ),
+    (*port(extra_dhcp_opts=[{"opt_name": " ", "opt_value": "1"}]), "extra_dhcp_opts[0].opt_name"),
+    (*port(extra_dhcp_opts=[{"opt_name": "x" * 65, "opt_value": "1"}]), "extra_dhcp_opts[0].opt_name"),
+    (*port(extra_dhcp_opts=[{"opt_name": "mtu"}]), "extra_dhcp_opts[0].opt_value"),
+    (*port(extra_dhcp_opts=[{"opt_name": "mtu", "opt_value": " "}]), "extra_dhcp_opts[0].opt_value"),
+    (*port(dns_name="a b"), "dns_name"),
+    (*port(dns_name="-a"), "dns_name"),
+    (*port(dns_name="a..b"), "dns_name"),
+    (*port(dns_name="x" * 64), "dns_name"),
+    (*port(dns_name="a.1"), "dns_name"),
+    ("/security-groups", {"security_group": {"name": LONG}}, "security_group.name"),
+    (
+        "/security-groups",
+        {"security_group": {"name": "a", "description": LONG}},
+        "security_group.description",
+    ),
+    ("/security-group-rules", {"security_group_rule": {**RULE, "description": LONG}}, "description"),
+    ("/security-group-rules", {"security_group_rule": {**RULE, "protocol": "²"}}, "protocol"),
+    # What Python takes for the zone of an address would be a part of the expression that OVN is given.
+    (
+        "/security-group-rules",
+        {"security_group_rule": {**RULE, "remote_ip_prefix": "fe80::%x || ip4/64"}},
+        "remote_ip_prefix",
+    ),
     ("/networks", {"network": {"colour": "red"}}, "colour"),
     ("/networks", {"network": {"mtu": "big"}}, "mtu"),
     ("/networks", {"network": {"mtu": 9000}}, "mtu"),
@@ -180,12 +273,65 @@ async def test_wrong_bodies_name_the_field(member):
     network, _ = await make_network(member)
     [group] = (await member("GET", "/security-groups", status=200))["security_groups"]
     ids = {"NET": network["id"], "GROUP": group["id"]}
+    wrong = []
     for path, body, field in WRONG:
         text = json.dumps(body)
         for name, value in ids.items():
             text = text.replace(f'"{name}"', f'"{value}"')
-        found = await member("POST", path, json.loads(text), 400)
-        assert field in found["NeutronError"]["message"]
+        found = await member("POST", path, json.loads(text))
+        if field not in found.get("NeutronError", {"type": "", "message": ""})["message"]:
+            wrong.append(f"{path} {body} {field}: {found}")
+    assert not wrong, "\n".join(wrong)
+    assert (await member("GET", "/ports", status=200))["ports"] == []
+
+
+CHANGES = (
+    ("/networks/{network}", {"network": {"name": LONG}}, "network.name"),
+    ("/networks/{network}", {"network": {"dns_domain": "a b."}}, "dns_domain"),
+    ("/subnets/{subnet}", {"subnet": {"dns_nameservers": ["2620:fe::9"]}}, "dns_nameservers"),
+    ("/subnets/{narrow}", {"subnet": {"enable_dhcp": True}}, "cidr"),
+    ("/ports/{port}", {"port": {"allowed_address_pairs": [{"ip_address": "x"}]}}, "allowed_address_pairs[0]"),
+    ("/ports/{port}", {"port": {"binding:vnic_type": "zz"}}, "binding:vnic_type"),
+    ("/ports/{port}", {"port": {"dns_name": "a b"}}, "dns_name"),
+    ("/ports/{port}", {"port": {"mac_address": "00:00:00:00:00:00"}}, "mac_address"),
+    ("/security-groups/{group}", {"security_group": {"name": LONG}}, "security_group.name"),
+)
+
+
+async def test_wrong_changes_name_the_field_and_change_nothing(admin):
+    network, whole = await make_network(admin)
+    body = {
+        **SUBNET,
+        "network_id": network["id"],
+        "cidr": "10.1.0.0/32",
+        "enable_dhcp": False,
+        "gateway_ip": None,
+    }
+    narrow = (await admin("POST", "/subnets", {"subnet": body}, 201))["subnet"]
+    made = (await admin("POST", "/ports", {"port": {"network_id": network["id"]}}, 201))["port"]
+    [group] = (await admin("GET", "/security-groups", status=200))["security_groups"]
+    ids = {"network": network, "subnet": whole, "narrow": narrow, "port": made, "group": group}
+    for path, change, field in CHANGES:
+        at = path.format(**{name: row["id"] for name, row in ids.items()})
+        before = await admin("GET", at, status=200)
+        found = await admin("PUT", at, change, 400)
+        assert field in found["NeutronError"]["message"], path
+        assert await admin("GET", at, status=200) == before
+
+
+async def test_values_are_kept_in_one_form(member):
+    network, _ = await make_network(member, dns_domain="Lab.Example.")
+    assert network["dns_domain"] == "lab.example."
+    pairs = [{"ip_address": "10.0.0.9/32", "mac_address": "FA-16-3E-00-00-01"}, {"ip_address": "FD00::0:1"}]
+    body = {"network_id": network["id"], "allowed_address_pairs": pairs, "dns_name": "Web-1"}
+    body["extra_dhcp_opts"] = [{"opt_name": "router", "opt_value": "", "ip_version": "4"}]
+    made = (await member("POST", "/ports", {"port": body}, 201))["port"]
+    assert made["allowed_address_pairs"] == [
+        {"ip_address": "10.0.0.9/32", "mac_address": "fa:16:3e:00:00:01"},
+        {"ip_address": "fd00::1"},
+    ]
+    assert made["dns_name"] == "web-1"
+    assert made["extra_dhcp_opts"] == [{"opt_name": "router", "opt_value": "", "ip_version": 4}]
 
 
 async def test_ports_in_bulk_all_or_none(member):

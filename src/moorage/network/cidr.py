@@ -10,23 +10,33 @@ Net = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def parse_cidr(text: str, ip_version: int | None = None, *, field: str = "cidr") -> Net:
-    """The network ``text`` names; host bits must be zero. Raises InvalidInput naming ``field``."""
+def parse_cidr(text: str, ip_version: int | None = None, *, field: str = "cidr", strict: bool = True) -> Net:
+    """The network ``text`` names; host bits must be zero, or count as zero. Raises InvalidInput naming ``field``."""
+    _check_zone(text, field)
     try:
-        net = ipaddress.ip_network(text)
+        net = ipaddress.ip_network(text, strict=strict)
     except ValueError as error:
-        raise errors.InvalidInput(f"'{text}' is not a valid CIDR: {error}", field=field) from error
+        raise errors.InvalidInput(
+            f"{field}: '{text[:64]}' is not a valid CIDR: {error}", field=field
+        ) from error
     if ip_version is not None and net.version != ip_version:
-        raise errors.InvalidInput(f"'{text}' is not an IPv{ip_version} CIDR", field=field)
+        raise errors.InvalidInput(f"{field}: '{text[:64]}' is not an IPv{ip_version} CIDR", field=field)
     return net
 
 
 def parse_address(text: str, *, field: str) -> Address:
     """The address ``text`` names. Raises InvalidInput naming ``field``."""
+    _check_zone(text, field)
     try:
         return ipaddress.ip_address(text)
     except ValueError as error:
-        raise errors.InvalidInput(f"'{text}' is not a valid IP address", field=field) from error
+        raise errors.InvalidInput(f"{field}: '{text[:64]}' is not a valid IP address", field=field) from error
+
+
+def _check_zone(text: str, field: str) -> None:
+    # Python takes any words for the zone, and keeps them: they would go into OVN's rows and expressions.
+    if "%" in text:
+        raise errors.InvalidInput(f"{field}: an address with a zone means nothing to others", field=field)
 
 
 def host_range(net: Net) -> tuple[int, int]:

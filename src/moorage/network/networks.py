@@ -7,7 +7,7 @@ import msgspec
 import sqlalchemy as sa
 
 from moorage.core.ids import new_id
-from moorage.network import errors, listing, rows, segmentation, selects, tables
+from moorage.network import errors, listing, rows, segmentation, selects, tables, values
 from moorage.network.changes import NETWORK, PORT, SUBNET, Changes
 from moorage.network.model import Network
 from moorage.network.quotas import Quotas
@@ -100,9 +100,14 @@ class Networks:
         if spec.mtu is not None and not 68 <= spec.mtu <= largest:
             raise errors.InvalidInput(f"the MTU {spec.mtu} is not within 68 and {largest}", field="mtu")
         network_id = new_id()
-        values = msgspec.structs.asdict(spec)
-        values.update(id=network_id, project_id=project_id, mtu=spec.mtu or largest)
-        await _INSERT.run(tx, **values)
+        columns = msgspec.structs.asdict(spec)
+        columns.update(
+            id=network_id,
+            project_id=project_id,
+            mtu=spec.mtu or largest,
+            dns_domain=values.dns_domain(spec.dns_domain),
+        )
+        await _INSERT.run(tx, **columns)
         await segmentation.create(tx, self._rules, network_id, segment, self._chance)
         await self._changes.record(tx, NETWORK, [network_id])
         return await _SHOW.one(tx, id=network_id, project_id=None)
@@ -122,25 +127,27 @@ class Networks:
         return await listing.page(tx, select, _n, query_, FILTERS, SORTABLE, Network)
 
     async def update(
-        self, tx: Tx, network: Network, values: dict[str, Any], revision: int | None = None
+        self, tx: Tx, network: Network, given: dict[str, Any], revision: int | None = None
     ) -> Network:
         """Change attributes of a network that ``show`` gave.
 
         Raises InvalidSharedSetting when it stops being shared while other projects have ports on it.
         """
-        if values.get("shared") is False and network.shared:
+        if given.get("shared") is False and network.shared:
             foreign = await _FOREIGN_PORTS.scalar(tx, id=network.id, owner=network.project_id)
             if foreign:
                 raise errors.InvalidSharedSetting(
                     f"Unable to reconfigure sharing settings for network {network.name}: {foreign} ports of other "
                     "projects are on it."
                 )
+        if "dns_domain" in given:
+            given = {**given, "dns_domain": values.dns_domain(given["dns_domain"])}
         largest = self._rules.largest_mtu(network.segments[0]["network_type"])
-        if "mtu" in values and not 68 <= values["mtu"] <= largest:
+        if "mtu" in given and not 68 <= given["mtu"] <= largest:
             raise errors.InvalidInput(f"the MTU is not within 68 and {largest}", field="mtu")
-        await rows.update(tx, _n, network.id, values, revision)
+        await rows.update(tx, _n, network.id, given, revision)
         await self._changes.record(tx, NETWORK, [network.id])
-        if values.keys() & {"mtu", "port_security_enabled", "dns_domain"}:
+        if given.keys() & {"mtu", "port_security_enabled", "dns_domain"}:
             await self._changes.record(tx, PORT, [r[0] for r in await _PORT_IDS.all(tx, id=network.id)])
         return await _SHOW.one(tx, id=network.id, project_id=None)
 

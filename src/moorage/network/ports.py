@@ -1,14 +1,13 @@
 """Ports as the API has them: create, show, list, update, delete."""
 
 import random
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from moorage.network import errors, ipam, listing, networks, port_rows, rows, selects, tables
+from moorage.network import errors, ipam, listing, networks, port_rows, rows, selects, tables, values
 from moorage.network.binding import Bindings
 from moorage.network.changes import PORT, Changes
 from moorage.network.model import Port
@@ -36,7 +35,12 @@ _ADD_GROUPS: Statement[Any] = Statement(
         ["port_id", "security_group_id"], sa.select(text_param("id"), sa.func.unnest(texts_param("groups")))
     )
 )
-_MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+_RULES: dict[str, Callable[[Any], Any]] = {
+    "mac_address": values.mac,
+    "allowed_address_pairs": values.address_pairs,
+    "extra_dhcp_opts": values.dhcp_options,
+    "dns_name": values.dns_name,
+}
 # Owners that Neutron itself makes ports for; they are deleted with what they belong to.
 _SERVICE_OWNERS = ("network:router_interface", "network:router_gateway", "network:floatingip", "network:dhcp")
 
@@ -140,28 +144,26 @@ class Ports:
         return await listing.page(tx, select, _p, query_, FILTERS, SORTABLE, Port, lost=not_found)
 
     async def update(
-        self, tx: Tx, port: Port, values: dict[str, Any], *, seen_by: str | None, revision: int | None = None
+        self, tx: Tx, port: Port, changes: dict[str, Any], *, seen_by: str | None, revision: int | None = None
     ) -> Port:
         """Change attributes of a port that ``show`` gave; ``host``, ``fixed_ips`` and ``security_groups`` too.
 
         Raises as ``create`` does, and PortSecurityPortHasSecurityGroup.
         """
-        values = dict(values)
-        fixed_ips, groups, host = (values.pop(k, None) for k in ("fixed_ips", "security_groups", "host"))
+        given = _checked(changes)
+        fixed_ips, groups, host = (given.pop(k, None) for k in ("fixed_ips", "security_groups", "host"))
         if groups is not None:
             groups = await self._groups.resolve(tx, groups, project_id=seen_by)
-        _check_security(port, values, groups)
-        if "mac_address" in values:
-            values["mac_address"] = _mac(values["mac_address"])
+        _check_security(port, given, groups)
         try:
-            await rows.update(tx, _p, port.id, values, revision)
+            await rows.update(tx, _p, port.id, given, revision)
         except UniqueViolation as error:
-            raise errors.MacAddressInUse(f"The mac address {values['mac_address']} is in use.") from error
+            raise errors.MacAddressInUse(f"The mac address {given['mac_address']} is in use.") from error
         if groups is not None:
             await _DROP_GROUPS.run(tx, id=port.id)
             await _ADD_GROUPS.run(tx, id=port.id, groups=groups)
         if fixed_ips is not None:
-            await self._change_addresses(tx, port, values.get("mac_address", port.mac_address), fixed_ips)
+            await self._change_addresses(tx, port, given.get("mac_address", port.mac_address), fixed_ips)
         await self._changes.record(tx, PORT, [port.id])
         if host == "":
             await self._bindings.unbind_ports(tx, [port.id])
@@ -210,13 +212,6 @@ def not_found(port_id: str) -> errors.PortNotFound:
     return errors.PortNotFound(f"Port {port_id} could not be found.", port_id=port_id)
 
 
-def _mac(text: str) -> str:
-    mac = text.lower().replace("-", ":")
-    if not _MAC.match(mac) or int(mac[:2], 16) & 1:
-        raise errors.InvalidInput(f"'{text}' is not a valid MAC address", field="mac_address")
-    return mac
-
-
 def _draft(
     project_id: str, network: port_rows.NetworkContext, spec: PortSpec, groups: list[str], *, secured: bool
 ) -> port_rows.PortDraft:
@@ -233,16 +228,25 @@ def _draft(
         network=network,
         project_id=project_id,
         security_groups=groups,
-        mac=None if spec.mac_address is None else _mac(spec.mac_address),
+        mac=None if spec.mac_address is None else values.mac(spec.mac_address),
         port_security_enabled=secured,
-        **{name: getattr(spec, name) for name in same},
+        **_checked({name: getattr(spec, name) for name in same}),
     )
 
 
-def _check_security(port: Port, values: dict[str, Any], groups: list[str] | None) -> None:
-    secured = values.get("port_security_enabled", port.port_security_enabled)
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as they are kept. Raises InvalidInput."""
+    found = dict(given)
+    for name, rule in _RULES.items():
+        if name in found:
+            found[name] = rule(found[name])
+    return found
+
+
+def _check_security(port: Port, given: dict[str, Any], groups: list[str] | None) -> None:
+    secured = given.get("port_security_enabled", port.port_security_enabled)
     left = port.security_groups if groups is None else groups
-    pairs = values.get("allowed_address_pairs", port.allowed_address_pairs)
+    pairs = given.get("allowed_address_pairs", port.allowed_address_pairs)
     if not secured and (left or pairs):
         raise errors.PortSecurityPortHasSecurityGroup(
             "Port has security group or address pair associated. Cannot disable port security until they are removed."

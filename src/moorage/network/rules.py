@@ -1,10 +1,8 @@
 """Security group rules as values, and what makes one valid. Pure."""
 
-import ipaddress
-
 import msgspec
 
-from moorage.network import errors
+from moorage.network import cidr, errors
 
 # Names that the API takes for IP protocol numbers (IANA).
 PROTOCOLS = {
@@ -35,7 +33,7 @@ def protocol_number(protocol: str | None) -> int | None:
         return None
     if protocol in PROTOCOLS:
         return PROTOCOLS[protocol]
-    if protocol.isdigit() and 0 <= int(protocol) <= 255:
+    if protocol.isascii() and protocol.isdigit() and 0 <= int(protocol) <= 255:
         return int(protocol)
     raise errors.InvalidInput(f"Security group rule protocol {protocol} not supported.", field="protocol")
 
@@ -94,12 +92,7 @@ def _remote(spec: RuleSpec) -> str | None:
         raise errors.SecurityGroupRemoteGroupAndRemoteIpPrefix(
             "Only remote_ip_prefix or remote_group_id may be provided.", field="remote_ip_prefix"
         )
-    try:
-        net = ipaddress.ip_network(spec.remote_ip_prefix, strict=False)
-    except ValueError as error:
-        raise errors.InvalidInput(
-            f"'{spec.remote_ip_prefix}' is not a CIDR", field="remote_ip_prefix"
-        ) from error
+    net = cidr.parse_cidr(spec.remote_ip_prefix, field="remote_ip_prefix", strict=False)
     if net.version != int(spec.ethertype[-1]):
         raise errors.SecurityGroupRuleParameterConflict(
             f"Conflicting value ethertype {spec.ethertype} for CIDR {net}", field="remote_ip_prefix"

@@ -7,7 +7,7 @@ import msgspec
 import sqlalchemy as sa
 
 from moorage.core.ids import new_id
-from moorage.network import cidr, errors, listing, networks, rows, selects, tables
+from moorage.network import cidr, errors, listing, networks, rows, selects, tables, values
 from moorage.network.changes import SUBNET, Changes
 from moorage.network.model import Network, Subnet
 from moorage.network.quotas import Quotas
@@ -84,11 +84,11 @@ class Subnets:
     async def create(self, tx: Tx, *, project_id: str, network: Network, spec: SubnetSpec) -> Subnet:
         """Make a subnet of a network. Raises InvalidInput, OverQuota and the conflicts of pools."""
         await self._quotas.check(tx, project_id, "subnet")
-        values, pools = plan(spec)
+        columns, pools = plan(spec)
         if spec.segment_id is not None and spec.segment_id not in {s["id"] for s in network.segments}:
             raise errors.SegmentNotFound(f"Segment {spec.segment_id} could not be found.")
         await _LOCK.first(tx, id=network.id)
-        net = ipaddress.ip_network(values["cidr"])
+        net = ipaddress.ip_network(columns["cidr"])
         for _, other in await _SIBLINGS.all(tx, network_id=network.id):
             if net.overlaps(ipaddress.ip_network(other)):
                 raise errors.InvalidInput(
@@ -96,7 +96,7 @@ class Subnets:
                     field="cidr",
                 )
         subnet_id = new_id()
-        await _INSERT.run(tx, id=subnet_id, network_id=network.id, project_id=project_id, **values)
+        await _INSERT.run(tx, id=subnet_id, network_id=network.id, project_id=project_id, **columns)
         await _POOL.many(tx, [{"id": subnet_id, **pool} for pool in pools])
         await networks.touch(tx, network.id)
         await self._changes.record(tx, SUBNET, [subnet_id])
@@ -117,23 +117,25 @@ class Subnets:
         return await listing.page(tx, select, _s, query_, FILTERS, SORTABLE, Subnet)
 
     async def update(
-        self, tx: Tx, subnet: Subnet, values: dict[str, Any], revision: int | None = None
+        self, tx: Tx, subnet: Subnet, changes: dict[str, Any], revision: int | None = None
     ) -> Subnet:
         """Change attributes of a subnet that ``show`` gave. Raises as ``create`` does."""
-        values = dict(values)
+        given = dict(changes)
         net = ipaddress.ip_network(subnet.cidr)
         gateway = subnet.gateway_ip
-        if "gateway_ip" in values:
-            gateway = values["gateway_ip"] = _gateway(net, values["gateway_ip"])
-        given = values.pop("allocation_pools", None)
-        if given is not None:
-            pools = cidr.check_pools(net, given, gateway)
+        if "gateway_ip" in given:
+            gateway = given["gateway_ip"] = _gateway(net, given["gateway_ip"])
+        wanted = given.pop("allocation_pools", None)
+        if wanted is not None:
+            pools = cidr.check_pools(net, wanted, gateway)
             await _CLEAR_POOLS.run(tx, id=subnet.id)
             await _POOL.many(tx, [{"id": subnet.id, **pool} for pool in pools])
-        elif gateway is not None and "gateway_ip" in values:
+        elif gateway is not None and "gateway_ip" in given:
             cidr.check_gateway(cidr.pool_ranges(subnet.allocation_pools), gateway)
-        _check_lists(net, values)
-        await rows.update(tx, _s, subnet.id, values, revision)
+        if given.get("enable_dhcp") and not subnet.enable_dhcp:
+            _check_dhcp(net)
+        _check_lists(net, given)
+        await rows.update(tx, _s, subnet.id, given, revision)
         await self._changes.record(tx, SUBNET, [subnet.id])
         return await _SHOW.one(tx, id=subnet.id, project_id=None)
 
@@ -155,7 +157,9 @@ def plan(spec: SubnetSpec) -> tuple[dict[str, Any], list[dict[str, str]]]:
     if spec.ip_version not in (4, 6):
         raise errors.InvalidInput("ip_version is 4 or 6", field="ip_version")
     net = cidr.parse_cidr(spec.cidr, spec.ip_version)
-    _check_modes(spec)
+    _check_modes(spec, net)
+    if spec.enable_dhcp:
+        _check_dhcp(net)
     gateway = (
         cidr.default_gateway(net) if spec.gateway_ip is msgspec.UNSET else _gateway(net, spec.gateway_ip)
     )
@@ -163,10 +167,10 @@ def plan(spec: SubnetSpec) -> tuple[dict[str, Any], list[dict[str, str]]]:
         pools = cidr.default_pools(net, gateway)
     else:
         pools = cidr.check_pools(net, spec.allocation_pools, gateway)
-    values = {f: getattr(spec, f) for f in _FIELDS if hasattr(spec, f)}
-    values.update(cidr=str(net), gateway_ip=gateway)
-    _check_lists(net, values)
-    return values, pools
+    columns = {f: getattr(spec, f) for f in _FIELDS if hasattr(spec, f)}
+    columns.update(cidr=str(net), gateway_ip=gateway)
+    _check_lists(net, columns)
+    return columns, pools
 
 
 def _gateway(net: cidr.Net, text: str | None) -> str | None:
@@ -180,17 +184,46 @@ def _gateway(net: cidr.Net, text: str | None) -> str | None:
     return str(address)
 
 
-def _check_lists(net: cidr.Net, values: dict[str, Any]) -> None:
+def _check_dhcp(net: cidr.Net) -> None:
+    """Raise InvalidInput where no client could be given an address."""
+    for broken, why in (
+        (net.prefixlen > net.max_prefixlen - 2, "has no room for a client and its gateway"),
+        (net.is_multicast, "is multicast"),
+        (net.is_loopback, "is loopback"),
+        (net.version == 4 and not int(net.network_address), "begins with 0.0.0.0"),
+    ):
+        if broken:
+            raise errors.InvalidInput(
+                f"cidr {net} {why}: it can be used with enable_dhcp false alone", field="cidr"
+            )
+
+
+def _check_lists(net: cidr.Net, given: dict[str, Any]) -> None:
     # Canonical text, so that equal things compare equal in the data plane too.
-    if "dns_nameservers" in values:
-        servers = values["dns_nameservers"]
-        values["dns_nameservers"] = [str(cidr.parse_address(a, field="dns_nameservers")) for a in servers]
-    for route in values.get("host_routes", ()):
-        cidr.parse_cidr(route["destination"], net.version, field="host_routes")
-        cidr.parse_address(route["nexthop"], field="host_routes")
+    for name, most in (("dns_nameservers", values.NAMESERVERS), ("host_routes", values.ROUTES)):
+        if len(given.get(name, ())) > most:
+            raise errors.InvalidInput(f"{name}: there may be {most} of them at most", field=name)
+    if "dns_nameservers" in given:
+        servers = given["dns_nameservers"]
+        given["dns_nameservers"] = [_of_family(net, a, "dns_nameservers") for a in servers]
+    if "host_routes" in given:
+        given["host_routes"] = [
+            {
+                "destination": str(cidr.parse_cidr(r["destination"], net.version, field="host_routes")),
+                "nexthop": _of_family(net, r["nexthop"], "host_routes"),
+            }
+            for r in given["host_routes"]
+        ]
 
 
-def _check_modes(spec: SubnetSpec) -> None:
+def _of_family(net: cidr.Net, text: str, field: str) -> str:
+    address = cidr.parse_address(text, field=field)
+    if address.version != net.version:
+        raise errors.InvalidInput(f"{field}: {text} is not an IPv{net.version} address", field=field)
+    return str(address)
+
+
+def _check_modes(spec: SubnetSpec, net: cidr.Net) -> None:
     modes = (spec.ipv6_ra_mode, spec.ipv6_address_mode)
     if spec.ip_version == 4 and modes != (None, None):
         raise errors.InvalidInput("ipv6 modes need ip_version 6", field="ipv6_address_mode")
@@ -201,6 +234,12 @@ def _check_modes(spec: SubnetSpec) -> None:
             )
     if None not in modes and modes[0] != modes[1]:
         raise errors.InvalidInput("ipv6_ra_mode and ipv6_address_mode must be equal", field="ipv6_ra_mode")
+    if spec.ipv6_address_mode in ("slaac", "dhcpv6-stateless") and net.prefixlen != 64:
+        raise errors.InvalidInput(
+            f"cidr {net} is not a /64: with ipv6_address_mode {spec.ipv6_address_mode} guests make their own addresses,"
+            " and need one",
+            field="cidr",
+        )
 
 
 FILTERS: dict[str, listing.Condition] = {

@@ -141,6 +141,8 @@ async def test_a_reader_only_reads(reader, member):
         ({"tags": ["a,b"]}, 400, "tags"),
         ({"hostname": "a b"}, 400, "hostname"),
         ({"accessIPv4": "::1"}, 400, "accessIPv4"),
+        ({"accessIPv6": "fe80::1%eth0"}, 400, "accessIPv6"),
+        ({"networks": [{"uuid": NOWHERE, "fixed_ip": "fe80::1%eth0"}]}, 400, "fixed_ip"),
         ({"config_drive": "maybe"}, 400, "config_drive"),
         ({"OS-DCF:diskConfig": "auto"}, 400, "server.OS-DCF:diskConfig"),
         (

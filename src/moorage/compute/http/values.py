@@ -105,7 +105,8 @@ def tag(value: str, field: str) -> str:
 def address(value: str, field: str, version: int | None = None) -> str:
     """An IP address in its canonical form; raises InvalidField."""
     try:
-        found = ipaddress.ip_address(value)
+        # Python takes any words for the zone of an IPv6 address, which means nothing to others: no address with one.
+        found = ipaddress.ip_address(value.replace("%", "/"))
     except ValueError as error:
         raise InvalidField(
             f"Invalid input for field {field}: '{value[:64]}' is not an IP address.", field=field

@@ -1,14 +1,19 @@
 """Request bodies. UNSET: the attribute wasn't given. Numbers and flags may come as text, as Neutron takes them."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 
-Text = str | UnsetType
+Short = Annotated[str, Meta(max_length=255)]
+Text = Short | UnsetType
 Flag = bool | UnsetType
-Maybe = str | UnsetType | None
-Hints = list[str] | UnsetType
+Maybe = Short | UnsetType | None
+Hints = list[Short] | UnsetType
+VnicType = Literal[
+    "normal", "direct", "macvtap", "baremetal", "direct-physical", "virtio-forwarder", "smart-nic", "vdpa",
+    "accelerator-direct", "accelerator-direct-physical", "remote-managed",
+]  # fmt: skip
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +84,7 @@ class SubnetAttributes(Body, frozen=True, kw_only=True):
     enable_dhcp: Flag = UNSET
     dns_nameservers: list[str] | UnsetType | None = UNSET
     host_routes: list[Route] | UnsetType | None = UNSET
-    service_types: list[str] | UnsetType = UNSET
+    service_types: list[Short] | UnsetType = UNSET
 
 
 class NewSubnet(SubnetAttributes, frozen=True, kw_only=True):
@@ -125,9 +130,9 @@ class AddressPair(Body, frozen=True, kw_only=True):
 class DhcpOption(Body, frozen=True, kw_only=True):
     """A DHCP option of one port."""
 
-    opt_name: str
-    opt_value: str | None = None
-    ip_version: int = 4
+    opt_name: Annotated[str, Meta(pattern=r"\S", max_length=64)]
+    opt_value: Short | None
+    ip_version: Literal[4, 6] = 4
 
 
 class PortAttributes(Body, frozen=True, kw_only=True):
@@ -145,7 +150,7 @@ class PortAttributes(Body, frozen=True, kw_only=True):
     device_id: Maybe = UNSET
     device_owner: Maybe = UNSET
     dns_name: Maybe = UNSET
-    vnic_type: Text = field(default=UNSET, name="binding:vnic_type")
+    vnic_type: VnicType | UnsetType = field(default=UNSET, name="binding:vnic_type")
     profile: dict[str, Any] | UnsetType | None = field(default=UNSET, name="binding:profile")
     host: Maybe = field(default=UNSET, name="binding:host_id")
 
