@@ -108,6 +108,16 @@ def test_owner_sees_no_figures_names_or_remarks() -> None:
     assert not [word for word in ("secret", "gossip", "noisy") if word in text]
     assert all(refusal.available is None for refusal in record.refusals)
     assert {refusal.needed for refusal in record.refusals if refusal.check == "resource"} == {1024}
+    # The one figure that is left: how much the nearest host falls short by.
+    assert record.summary == "2 hosts: 1 disabled, 1 short of memory by 512 MB"
+
+
+def test_owner_sees_ranks_and_no_scores() -> None:
+    table = HostTable.of([host("a", 2048), host("bb", 8192), host("ccc", 4096)])
+    record = plan(REQUEST, table, seed=7).record()
+    assert record.ranking[0].score != record.ranking[1].score
+    shown = record.for_owner(lambda name: f"alias{len(name)}").ranking
+    assert [(r.host, r.score) for r in shown] == [("alias2", None), ("alias3", None), ("alias1", None)]
 
 
 def test_a_record_survives_storage() -> None:

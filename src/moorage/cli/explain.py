@@ -18,8 +18,10 @@ def render(placement: dict[str, Any], console: Console) -> None:
         console.print(f"  {attempt['summary']}", highlight=False)
         table = Table("host", "outcome", "why")
         for place, ranked in enumerate(attempt["ranking"], 1):
-            outcome = "chosen" if ranked["host"] == chosen else f"suitable, rank {place}"
-            table.add_row(ranked["host"], outcome, f"score {ranked['score']}")
+            outcome = "chosen" if ranked["host"] == chosen else "suitable"
+            # Scores say what hosts have left: owners are not shown them.
+            score = "" if ranked["score"] is None else f", score {ranked['score']}"
+            table.add_row(ranked["host"], outcome, f"rank {place}{score}")
         more = (attempt.get("suitable") or 0) - len(attempt["ranking"])
         if more > 0:
             table.add_row(f"{more} more", "suitable", "of lower rank")

@@ -27,10 +27,10 @@ REFUSED = 100
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """A host that passes every check; a higher score is better."""
+    """A host that passes every check; a higher score is better. None where it is not shown: for owners."""
 
     host: str
-    score: float
+    score: float | None
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,8 +78,9 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
     def for_owner(self, alias: Callable[[str], str]) -> PlanRecord:
         """Return the record as the server's owner may see it.
 
-        Hosts go by an alias (the project's own name for a host), and what a host has left, which tells
-        of other projects' servers, and operators' remarks are taken out.
+        Hosts go by an alias (the project's own name for a host). What a host has left, which tells of other projects'
+        servers, the scores made of that, and operators' remarks are taken out. The summary stays as it is in the
+        server's fault: it says how much the nearest host falls short by, of no other host and not of which.
         """
         request = msgspec.structs.replace(
             self.request,
@@ -97,7 +98,7 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
             request=request,
             seed=0,
             considered=self.considered,
-            ranking=[Ranked(alias(ranked.host), 0.0) for ranked in self.ranking],
+            ranking=[Ranked(alias(ranked.host), None) for ranked in self.ranking],
             refusals=[_redacted(refusal, alias) for refusal in self.refusals],
             summary=self.summary,
             suitable=self.suitable,

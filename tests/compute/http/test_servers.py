@@ -548,6 +548,7 @@ async def test_why_it_is_where_it_is(member, admin, other, world):
     assert attempt["refusals"][0]["available"] == 100
     [attempt] = (await member("GET", path, root="/moorage/v1"))["attempts"]
     assert attempt["chosen"] != "h1"
+    assert attempt["ranking"] == [{"host": attempt["chosen"], "score": None}]
     assert "available" not in attempt["refusals"][0]
     assert "h2" not in str(attempt)
     await other("GET", path, status=404, root="/moorage/v1")

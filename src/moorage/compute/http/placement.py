@@ -23,7 +23,7 @@ class PlacedServer(msgspec.Struct):
 
 
 class Attempt(PlanRecord, frozen=True, kw_only=True):
-    """A plan, and the host it came to; its owner sees hosts under the project's own names for them.
+    """A plan, and the host it came to; its owner sees hosts under the project's own names for them, without scores.
 
     ``lost``: hosts of the ranking that were full when it came to them; for administrators.
     """
