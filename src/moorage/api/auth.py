@@ -64,6 +64,7 @@ class ServiceToken:
         self._session: aiohttp.ClientSession | None = None
         self._token: str | None = None
         self._until = 0.0
+        self._login = asyncio.Lock()
 
     async def close(self) -> None:
         """Close the connections to Keystone."""
@@ -71,20 +72,22 @@ class ServiceToken:
             await self._session.close()
             self._session = None
 
-    def forget(self) -> None:
-        """The token was refused: get another next time."""
-        self._token = None
+    def forget(self, token: str) -> None:
+        """This token was refused: get another next time, unless that was done already."""
+        if self._token == token:
+            self._token = None
 
     async def __call__(self) -> str:
-        """A valid token; raises Unavailable."""
-        if self._token is None or self._until < time.monotonic():
-            status, body, headers = await self.request("POST", "/auth/tokens", json=self._credential)
-            if status != 201:
-                raise Unavailable(f"Keystone refused the service user of this API (status {status}).")
-            expires = datetime.fromisoformat(body["token"]["expires_at"])
-            left = (expires - datetime.now(expires.tzinfo)).total_seconds()
-            self._token, self._until = headers["X-Subject-Token"], time.monotonic() + left - 60
-        return self._token
+        """A valid token, the same one for all who ask at once; raises Unavailable."""
+        async with self._login:
+            if self._token is None or self._until < time.monotonic():
+                status, body, headers = await self.request("POST", "/auth/tokens", json=self._credential)
+                if status != 201:
+                    raise Unavailable(f"Keystone refused the service user of this API (status {status}).")
+                expires = datetime.fromisoformat(body["token"]["expires_at"])
+                left = (expires - datetime.now(expires.tzinfo)).total_seconds()
+                self._token, self._until = headers["X-Subject-Token"], time.monotonic() + left - 60
+            return self._token
 
     async def request(self, method: str, path: str, **kw: Any) -> tuple[int, Any, Mapping[str, str]]:
         """One request to Keystone: status, body, headers; raises Unavailable."""
@@ -114,7 +117,7 @@ class KeystoneAuthenticator:
         self._cache: OrderedDict[bytes, tuple[float, dict[str, Any] | None]] = OrderedDict()
         self._cache_seconds = cache_seconds
         self._cache_size = cache_size
-        self._pending: dict[bytes, asyncio.Future[dict[str, Any] | None]] = {}
+        self._pending: dict[bytes, asyncio.Task[dict[str, Any] | None]] = {}
 
     async def __call__(self, headers: Mapping[str, str], request_id: str) -> RequestContext:
         """The caller of a request; raises Unauthorized, or Unavailable when Keystone does not answer."""
@@ -133,16 +136,18 @@ class KeystoneAuthenticator:
             self._cache.move_to_end(key)
             return cached[1]
         pending = self._pending.get(key)
-        if pending is not None:
-            return await asyncio.shield(pending)
-        # Many requests with one new token ask Keystone once.
-        future = asyncio.ensure_future(self._validate(token))
-        self._pending[key] = future
+        if pending is None:
+            # Many requests with one new token ask Keystone once, and one that is ended leaves the others their answer.
+            pending = self._pending[key] = asyncio.create_task(self._asked(key, token))
+            pending.add_done_callback(_seen)
+        return await asyncio.shield(pending)
+
+    async def _asked(self, key: bytes, token: str) -> dict[str, Any] | None:
         try:
-            facts = await future
+            facts = await self._validate(token)
+            self._remember(key, facts)
         finally:
             self._pending.pop(key, None)
-        self._remember(key, facts)
         return facts
 
     def _remember(self, key: bytes, facts: dict[str, Any] | None) -> None:
@@ -152,13 +157,15 @@ class KeystoneAuthenticator:
             keep = min(keep, (expires - datetime.now(expires.tzinfo)).total_seconds())
         if keep > 0:
             self._cache[key] = (time.monotonic() + keep, facts)
+            self._cache.move_to_end(key)
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
 
     async def _validate(self, token: str) -> dict[str, Any] | None:
         status = 0
         for _ in range(2):
-            headers = {"X-Auth-Token": await self._service(), "X-Subject-Token": token}
+            own = await self._service()
+            headers = {"X-Auth-Token": own, "X-Subject-Token": token}
             status, body, _ = await self._service.request("GET", "/auth/tokens?nocatalog", headers=headers)
             if status == 200:
                 found: dict[str, Any] = body["token"]
@@ -167,10 +174,16 @@ class KeystoneAuthenticator:
                 return None
             if status != 401:
                 break
-            self._service.forget()
+            self._service.forget(own)
         if status == 401:
             return None
         raise Unavailable(f"Keystone answered {status} when a token was checked; try again.")
+
+
+def _seen(answer: asyncio.Task[Any]) -> None:
+    """Where nobody waits any more, a failure is nobody's: it is not one that was overlooked."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _context(facts: dict[str, Any], request_id: str, token: str) -> RequestContext:
