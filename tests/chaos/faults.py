@@ -1,14 +1,17 @@
 """What happens to the processes and to what is between them; one method a fault, the table is ``schedule.FAULTS``."""
 
 import asyncio
+import contextlib
+import os
 import random
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from tests.chaos.programs import Program
+from tests.chaos.proxy import LAB
 from tests.chaos.schedule import Due
-from tests.chaos.world import World
+from tests.chaos.world import REAL, World
 
 _SEVER = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -52,10 +55,16 @@ class Faults:
 
     async def kill_real_agent(self, chance: random.Random) -> None:
         """The agent of a host with real guests; they run on without it."""
-        name = chance.choice(("real1", "real2"))
-        await asyncio.to_thread(self._world.kill_real_agent, name)
+        _signal(self._world.real_agent(chance.choice(REAL)), signal.SIGKILL)
         await asyncio.sleep(chance.uniform(0.5, 5))
         await asyncio.to_thread(self._world.build_lab)
+
+    async def freeze_real_agent(self, chance: random.Random) -> None:
+        """The same; it wakes up to what was decided without it."""
+        pid = self._world.real_agent(chance.choice(REAL))
+        _signal(pid, signal.SIGSTOP)
+        await asyncio.sleep(chance.uniform(1, 15))
+        _signal(pid, signal.SIGCONT)
 
     async def stop_conductor(self, chance: random.Random) -> None:
         chance.choice(self._world.conductors).send(signal.SIGTERM)
@@ -105,16 +114,21 @@ class Faults:
 
     async def cut_agents_off(self, chance: random.Random) -> None:
         """Some agents reach nobody for a while."""
-        await self._cut_off(chance, 3, chance.uniform(2, 12))
+        await self._cut_off(_some(chance, self._world.groups, 3), chance.uniform(2, 12))
 
     async def lose_agents(self, chance: random.Random) -> None:
         """A rack reaches nobody for so long that its hosts are taken for silent, and then it is back."""
-        await self._cut_off(chance, 100, self._world.setting.down_time + 15)
+        await self._lose(_some(chance, self._world.groups, 100))
 
-    async def _cut_off(self, chance: random.Random, share: int, seconds: float) -> None:
+    async def lose_real_agents(self, _chance: random.Random) -> None:
+        """The same for the hosts with real guests."""
+        await self._lose(frozenset({LAB}))
+
+    async def _lose(self, cut: frozenset[str]) -> None:
+        await self._cut_off(cut, self._world.setting.down_time + 15)
+
+    async def _cut_off(self, cut: frozenset[str], seconds: float) -> None:
         weather = self._world.proxy.weather
-        groups = [fleet.name for fleet in self._world.fleets]
-        cut = frozenset(chance.sample(groups, max(1, len(groups) // share)))
         weather.cut_off |= cut
         await asyncio.sleep(seconds)
         weather.cut_off -= cut
@@ -124,6 +138,17 @@ class Faults:
         self._world.proxy.weather.storm()
         await asyncio.sleep(chance.uniform(3, 12))
         self._world.proxy.weather.calm()
+
+
+def _some(chance: random.Random, groups: list[str], share: int) -> frozenset[str]:
+    return frozenset(chance.sample(groups, max(1, len(groups) // share)))
+
+
+def _signal(pid: int | None, number: signal.Signals) -> None:
+    if pid is not None:
+        # Another fault may have ended it meanwhile.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _kill(chance: random.Random, programs: list[Program]) -> None:

@@ -19,6 +19,8 @@ from moorage.agent import identity
 from moorage.agentlink.authority import Authority
 from moorage.wire.tickets import CONTROL_NAME, Ticket
 
+LAB = "lab"
+"""The group of hosts that come by the unix socket."""
 _PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=2, sock_read=60)
 
 
@@ -80,7 +82,7 @@ class Proxy:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         weather = self.weather
-        if request.match_info.get("group", "lab") in weather.cut_off:
+        if request.match_info.get("group", LAB) in weather.cut_off:
             return self._cut(request, "cut off")
         if weather.delay and self._random.random() < 0.5:
             self.did["delayed"] += 1
@@ -98,7 +100,7 @@ class Proxy:
         answers = await asyncio.gather(*asked)
         # What came while the weather changed: the answer to a host that has been cut off meanwhile is lost too.
         lost = self._random.random() < self.weather.lost_answer
-        if lost or request.match_info.get("group", "lab") in self.weather.cut_off:
+        if lost or request.match_info.get("group", LAB) in self.weather.cut_off:
             return self._cut(request, "answer lost")
         return answers[0]
 

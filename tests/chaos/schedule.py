@@ -44,7 +44,7 @@ FAULTS: Mapping[str, int] = {
 }
 
 # Where two of the hosts are real ones.
-REAL_FAULTS: Mapping[str, int] = {"kill_real_agent": 3}
+REAL_FAULTS: Mapping[str, int] = {"kill_real_agent": 3, "freeze_real_agent": 2, "lose_real_agents": 1}
 
 
 class Due(msgspec.Struct, frozen=True):

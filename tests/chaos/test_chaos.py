@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.faults import Faults
 from tests.chaos.run import run
-from tests.chaos.schedule import ACTIONS, FAULTS, covering, plan
+from tests.chaos.schedule import ACTIONS, FAULTS, REAL_FAULTS, covering, plan
 from tests.chaos.world import Setting
 
 
@@ -16,6 +17,7 @@ def test_a_seed_gives_one_schedule_and_a_short_run_has_every_fault() -> None:
     assert first == covering(7, 30, every=1.0, kinds=FAULTS, stream="faults")
     assert first != covering(8, 30, every=1.0, kinds=FAULTS, stream="faults")
     assert {due.what for due in first} == set(FAULTS)
+    assert all(hasattr(Faults, kind) for kind in {**FAULTS, **REAL_FAULTS}), "each can be brought about"
     assert [due.at for due in first] == sorted(due.at for due in first)
     assert plan(7, 30, every=0.5, kinds=ACTIONS, stream="a") != plan(
         7, 30, every=0.5, kinds=ACTIONS, stream="b"

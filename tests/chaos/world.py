@@ -22,7 +22,7 @@ from moorage.store.database import Database
 from moorage.store.embedded import SETTINGS, EmbeddedPostgres
 from moorage.store.signals import Signals
 from tests.chaos.programs import Program
-from tests.chaos.proxy import Proxy
+from tests.chaos.proxy import LAB, Proxy
 from tests.support.identity import Identity
 from tests.support.identity import identity as running_identity
 from tests.support.ports import free_ports
@@ -37,6 +37,8 @@ physical_networks: [{name: physnet1}]
 racks:
   - {name: rack1, underlay: 172.30.91.0/24, physical_networks: [physnet1], hosts: [{name: real1}, {name: real2}]}
 """
+
+REAL = ("real1", "real2")
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +85,11 @@ class World:
     def programs(self) -> list[Program]:
         """All that chaos may touch."""
         return [*self.apis, *self.conductors, *self.fleets]
+
+    @property
+    def groups(self) -> list[str]:
+        """The hosts that are cut off together, by the names that the proxy knows; those of the lab are one."""
+        return [*(fleet.name for fleet in self.fleets), *((LAB,) if self.setting.real else ())]
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -155,11 +162,9 @@ class World:
             enroll=lambda name: self.tickets[name],
         )
 
-    def kill_real_agent(self, name: str) -> None:
-        """SIGKILL to the agent of a lab host."""
-        pid = lab.host_named(self.folder / "lab", name).pid("agent")
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
+    def real_agent(self, name: str) -> int | None:
+        """The process of the agent of a lab host, while it runs."""
+        return lab.host_named(self.folder / "lab", name).pid("agent")
 
     # --- parts -------------------------------------------------------------------------------------------------
 
@@ -237,7 +242,7 @@ class World:
         enrolment = Enrolment(self.authority, Certificates(database, Signals(database), lambda _host: None))
         async with database.transaction() as tx:
             ticket = await enrolment.create_ticket(tx, uses=setting.hosts)
-            real = {name: await enrolment.create_ticket(tx, host=name) for name in ("real1", "real2")}
+            real = {name: await enrolment.create_ticket(tx, host=name) for name in REAL}
         each = setting.hosts // setting.groups
         for number in range(1, setting.groups + 1):
             group = f"rack{number}"
@@ -261,7 +266,7 @@ class World:
             stack.push_async_callback(asyncio.to_thread, lab.down, self.folder / "lab")
             self.tickets = real
             await asyncio.to_thread(self.build_lab)
-        wanted = each * setting.groups + 2 * setting.real
+        wanted = each * setting.groups + len(REAL) * setting.real
         async with asyncio.timeout(240):
             while True:
                 async with database.read() as tx:
