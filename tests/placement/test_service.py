@@ -161,11 +161,11 @@ async def test_ports_with_bandwidth_map_to_their_providers(database: Database) -
         await service.ledger.set_inventory(tx, bridge, {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=1000)})
     await service.follower.catch_up()
     port = RequestGroup(suffix="_port", resources={"NET_BW_EGR_KILOBIT_PER_SEC": 600})
-    candidate = service.candidate(query_of(REQUEST, [port]), "host0")
-    assert candidate is not None
+    query = query_of(REQUEST, [port])
+    (candidate,) = service.candidates(query)
     assert candidate.mappings == {"": [root], "_port": [bridge]}
     async with database.transaction() as tx:
         await service.ledger.claim(
             tx, consumer=new_id(), project_id="p", user_id="u", allocations=candidate.allocations
         )
-    assert service.candidate(query_of(REQUEST, [port]), "host0") is None
+    assert service.candidates(query) == []

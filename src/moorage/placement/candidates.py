@@ -4,9 +4,9 @@ A search takes the trees that may serve a query (`matching`) and builds exact co
 far as the limit asks: block by block, and lazily in each tree. Breadth first, every tree gives one candidate
 before any gives its second; depth first, as upstream, a tree gives all it has before the next is looked at.
 
-Work is bounded fairly. A tree whose walk pauses without a result stands back behind the others; one that
-has found nothing for `PATIENCE` pauses is left, and so is the whole search after `MOST_PAUSES`. What was found
-by then is right, though it may not be all.
+Work is bounded fairly, whatever is asked. A tree whose walk pauses without a result stands back behind the others; one
+that has found nothing for `PATIENCE` pauses is left, and so is the whole search after `MOST_PAUSES`. What was found
+by then is right, though it may not be all: trees that were left without a candidate are `undecided`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import numpy as np
 
 from moorage.core.log import get_logger
 from moorage.placement.columns import Columns, Mask
-from moorage.placement.combining import PAUSE, Local, combinations
+from moorage.placement.combining import PAUSE, combinations
 from moorage.placement.figures import Rows
 from moorage.placement.matching import First, Shape
 from moorage.placement.query import Candidate, Query
+from moorage.placement.subtrees import Local
 
 log = get_logger(__name__)
 
-PATIENCE = 20
+PATIENCE = 50
 """Pauses in a row without a candidate after which a tree is left."""
-MOST_PAUSES = 2_000
-"""Pauses after which a search ends: a second or so in which nothing was found."""
+MOST_PAUSES = 500
+"""Pauses after which a search ends: a second or less in which nothing was found."""
 _BLOCKS = (16, 1024)
 """How many trees are looked at together, at least and at most."""
 
@@ -38,7 +39,7 @@ class Search:
     """The candidates of one query now. Use it at once: it looks at columns that change.
 
     Give the `shape` of an earlier search for the same query, where there is one. `pauses` counts the work done
-    without a result.
+    without a result; `undecided` holds trees that were left before a candidate was found or ruled out.
     """
 
     def __init__(self, columns: Columns, query: Query, shape: Shape | None = None) -> None:
@@ -46,6 +47,7 @@ class Search:
         self.query = query
         self.shape = shape or Shape(columns, query)
         self.pauses = 0
+        self.undecided: set[int] = set()
         self._seen: set[object] = set()
 
     def candidates(
@@ -64,21 +66,50 @@ class Search:
         return found
 
     def serving(self) -> Mask:
-        """Return the trees that give a candidate; those that were left for want of patience count as not."""
+        """Return the trees that give a candidate; of those in `undecided` it is not known afterwards."""
         found = np.zeros(self.columns.trees, dtype=np.bool_)
+        again: deque[_Stream] = deque()
         for stream in self._streams(np.flatnonzero(self.shape.trees), self.columns.trees):
-            for candidate in itertools.islice(stream.walk, PATIENCE):
-                if candidate is not None:
-                    found[self.columns.tree[self.columns.row_of[candidate.root]]] = True
-                    break
+            self._settle(stream, found, again)
+        while again:
+            self._settle(again.popleft(), found, again)
         return found
 
+    def _settle(self, stream: _Stream, found: Mask, again: deque[_Stream]) -> None:
+        """Let a tree work until its first candidate or pause."""
+        if self.pauses >= MOST_PAUSES:
+            self.undecided.add(stream.tree)
+            return
+        candidate = next(stream.walk, stream)
+        if candidate is None:
+            self._paused(stream)
+            if stream.patience:
+                again.append(stream)
+        elif candidate is not stream:
+            found[stream.tree] = True
+
     def first_in(self, tree: int) -> Candidate | None:
-        """Return the first candidate of one tree, or None."""
+        """Return the first candidate of one tree, or None: it has none, or is in `undecided`."""
         if not self.shape.serves(tree):
             return None
-        found = self._breadth(self._streams(np.array([tree]), 1), 1)
-        return found[0] if found else None
+        if self.pauses >= MOST_PAUSES:
+            self.undecided.add(tree)
+            return None
+        for stream in self._streams(np.array([tree]), 1):
+            for candidate in stream.walk:
+                if candidate is not None:
+                    return candidate
+                self._paused(stream)
+                if not stream.patience or self.pauses >= MOST_PAUSES:
+                    self.undecided.add(tree)
+                    break
+        return None
+
+    def _paused(self, stream: _Stream) -> None:
+        self.pauses += 1
+        stream.patience -= 1
+        if not stream.patience and not stream.gave:
+            self.undecided.add(stream.tree)
 
     def _breadth(self, streams: Iterable[_Stream], limit: int) -> list[Candidate]:
         found: list[Candidate] = []
@@ -107,11 +138,10 @@ class Search:
         """Let a tree work until its next candidate or pause; return whether it may have more."""
         for candidate in stream.walk:
             if candidate is None:
-                self.pauses += 1
-                stream.patience -= 1
+                self._paused(stream)
                 return stream.patience > 0
-            stream.patience = PATIENCE
-            # Only a sharing provider can be met from several trees.
+            stream.patience, stream.gave = PATIENCE, True
+            # Only sharing providers can be met from several trees.
             if self.columns.sharing and not self._is_new(candidate):
                 continue
             found.append(candidate)
@@ -138,7 +168,7 @@ class Search:
     def _block(self, trees: Rows) -> Iterator[_Stream]:
         shape = self.shape
         numbers, changes = trees.tolist(), self.columns.changes[trees].tolist()
-        known = [shape.firsts.get(tree) if not self.columns.sharing else None for tree in numbers]
+        known = [shape.firsts.get(tree) for tree in numbers]
         fresh = [
             first is not None and first.changes == count for first, count in zip(known, changes, strict=True)
         ]
@@ -146,10 +176,10 @@ class Search:
         local = dict(zip(unknown.tolist(), self._local(unknown), strict=True))
         for tree, first, count in zip(numbers, known, changes, strict=True):
             if tree in local:
-                yield _Stream(self._walked(tree, count, local[tree]))
+                yield _Stream(tree, self._walked(tree, count, local[tree]))
             elif first is not None and first.candidate is not None:
                 only = iter((first.candidate,))
-                yield _Stream(only if first.only else self._resumed(tree, first.candidate))
+                yield _Stream(tree, only if first.only else self._resumed(tree, first.candidate))
 
     def _walked(self, tree: int, count: int, local: Sequence[Local]) -> Iterator[Candidate | None]:
         """Walk a tree; what is found first, or that there is nothing, is kept with the shape."""
@@ -200,6 +230,10 @@ class Search:
         return [[by_matcher[id(matcher)][at] for matcher in shape.matchers] for at in range(len(trees))]
 
     def _is_new(self, candidate: Candidate) -> bool:
+        columns = self.columns
+        served = itertools.chain.from_iterable(candidate.mappings.values())
+        if any(columns.row_of[provider] not in columns.sharing for provider in served):
+            return True
         key = (
             frozenset(
                 (p, rc, n) for p, amounts in candidate.allocations.items() for rc, n in amounts.items()
@@ -213,13 +247,15 @@ class Search:
 
 
 class _Stream:
-    """What a tree gives, one after the other, and for how many pauses it is waited for."""
+    """What a tree gives, one after the other, whether it gave anything, and for how many pauses it is waited for."""
 
-    __slots__ = ("patience", "walk")
+    __slots__ = ("gave", "patience", "tree", "walk")
 
-    def __init__(self, walk: Iterator[Candidate | None]) -> None:
+    def __init__(self, tree: int, walk: Iterator[Candidate | None]) -> None:
+        self.tree = tree
         self.walk = walk
         self.patience = PATIENCE
+        self.gave = False
 
 
 def _by_tree(columns: Columns, by_class: dict[str, Rows], trees: Rows) -> list[Local]:

@@ -42,12 +42,16 @@ class Capacity(msgspec.Struct, frozen=True):
 
 
 def capacity(search: Search) -> Capacity:
-    """Count. A tree that gives no candidate counts for nothing. Raises ValueError where no resources are asked for."""
+    """Count. A tree that gives no candidate counts for nothing, one that was left undecided as it may. Raises ValueError where no resources are asked for."""
     if not any(group.resources for group in search.query.groups):
         raise ValueError("a shape without resources fits without end")
     columns = search.columns
     times, exact = _by_tree(columns, search.query)
-    times[~search.serving()] = 0
+    serving = search.serving()
+    undecided = sorted(search.undecided)
+    exact[undecided] = False
+    serving[undecided] = True
+    times[~serving] = 0
     return Capacity(_count(times, exact), _by_aggregate(columns, times, exact))
 
 

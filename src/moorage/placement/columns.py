@@ -26,6 +26,8 @@ Mask = NDArray[np.bool_]
 
 JOURNAL = 65_536
 """How many changes of trees are remembered for readers; who is further behind looks at all trees again."""
+TOUCHED = 1_024
+"""Trees of one sharing provider up to which each of them is looked at again when its figures change, and no other."""
 NONE: Rows = np.empty(0, dtype=np.int64)
 
 
@@ -95,6 +97,8 @@ class Columns:
         self.position = 0
         self._journal: list[int] = []
         self._shared: dict[str, list[int]] | None = None
+        # Sharing provider -> the trees that it serves.
+        self._served: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
         """How many rows there are, dead ones included."""
@@ -195,6 +199,21 @@ class Columns:
         if len(self._journal) > JOURNAL:
             del self._journal[: JOURNAL // 2]
 
+    def touch_served(self, row: int) -> None:
+        """Note that figures of a row have changed: its tree's, and those of all trees that it shares with."""
+        self.touch(int(self.tree[row]))
+        if row not in self.sharing:
+            return
+        trees = self._served.get(row)
+        if trees is None:
+            rows = np.flatnonzero(self.with_aggregates(self.aggregates_of(row)))
+            trees = self._served[row] = np.unique(self.tree[rows]).tolist()
+        if len(trees) > TOUCHED:
+            self.epoch += 1
+            return
+        for tree in trees:
+            self.touch(tree)
+
     def changed_since(self, position: int) -> set[int] | None:
         """Return the trees that changed after a position of the journal; None where it is forgotten."""
         behind = self.position - position
@@ -207,6 +226,7 @@ class Columns:
         self.epoch += 1
         self.layout += 1
         self._shared = None
+        self._served.clear()
 
     # -- usage ------------------------------------------------------------------------------------------------
 
@@ -221,9 +241,7 @@ class Columns:
             return
         column.used[entry] = used
         column.version[entry] = version
-        self.touch(int(self.tree[row]))
-        if row in self.sharing:
-            self.epoch += 1
+        self.touch_served(row)
 
     def set_expected(self, provider: str, resource_class: str, amount: int) -> None:
         """Note what claims under way will take of an inventory."""
@@ -243,6 +261,7 @@ class Columns:
 
     def set_names(self, row: int, traits: int, aggregates: int) -> None:
         """Write the sets of a row's traits and aggregates."""
+        self._served.clear()
         shares = SHARING_TRAIT in self.traits.sets[traits]
         if shares or row in self.sharing:
             self.sharing.discard(row)

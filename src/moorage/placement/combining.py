@@ -1,29 +1,31 @@
 """Exact combinations in one tree: which provider serves which group, so that all fits together.
 
 A depth-first walk over the groups, those with few options first. A branch is left as soon as a provider would
-be asked for more than it has. What cannot be completed from a state (what is taken, and whatever else the rest
-of the walk can depend on) is remembered, so that groups that are alike are not tried in every order. The walk is
-lazy, and pauses after so many steps, so that its caller can go on elsewhere.
+be asked for more than it has, or nothing stands above what must be in one subtree. What cannot be completed from a state
+(what is taken, and whatever else the rest of the walk can depend on) is remembered, for all states that are alike: groups
+and providers that can be exchanged are not tried in every order. The walk is lazy, and pauses after so many steps, so
+that its caller can go on elsewhere.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from moorage.placement.columns import Columns
+from moorage.placement.likeness import Likeness
 from moorage.placement.model import Allocations
 from moorage.placement.query import Candidate, Query, RequestGroup
+from moorage.placement.subtrees import Local, Subtrees
 
 Option = tuple[tuple[int, str, int], ...]
 """One way to serve one group: (row, resource class, amount) each; for a group without resources one entry with
 the class "" and the amount 0."""
-Local = Mapping[str, Sequence[int]]
-"""Class -> the rows in reach of the tree that can give what the group asks of it."""
 
-PAUSE = 500
-"""Steps between two pauses of a walk: some tenths of a millisecond."""
+PAUSE = 100
+"""Steps between two pauses of a walk: one or two milliseconds."""
 
 
 class _Options:
@@ -79,13 +81,18 @@ class Walk:
         self._columns = columns
         self._query = query
         self._tree = tree
+        self._subtrees = Subtrees(columns, query, local) if query.same_subtree else None
+        local = self._subtrees.local if self._subtrees is not None else local
         self._options = [
             _Options(columns, group, rows) for group, rows in zip(query.groups, local, strict=True)
         ]
         self._order = sorted(range(len(local)), key=lambda at: self._options[at].most)
         self._chosen: dict[int, Option] = {}
+        # The providers of the suffixed groups that are chosen, by group.
+        self._single: dict[int, int] = {}
         self._taken: dict[tuple[int, str], int] = {}
         self._room: dict[tuple[int, str], tuple[int, int]] = {}
+        self._likeness = Likeness(columns, query, tree, local, self._room_of)
         self._dead: set[Any] = set()
         self._steps = 0
 
@@ -100,9 +107,9 @@ class Walk:
                 return False
             yield True
             return True
-        # With one group left or none chosen yet, remembering costs more than it saves.
-        state = self._state(depth) if 0 < depth < len(self._order) - 1 else None
-        if state in self._dead:
+        # With one group left or none chosen yet, remembering costs more than it saves; so does looking while nothing is known.
+        remember = 0 < depth < len(self._order) - 1
+        if remember and self._dead and self._state(depth) in self._dead:
             return False
         group = self._order[depth]
         any_found = False
@@ -110,34 +117,54 @@ class Walk:
             self._steps += 1
             if self._steps % PAUSE == 0:
                 yield False
-            if option is None or self._collides(group, option) or not self._take(option):
+            if option is None or not self._choose(group, option):
                 continue
-            self._chosen[group] = option
             any_found |= yield from self._walk(depth + 1)
-            del self._chosen[group]
-            self._give_back(option)
-        if not any_found and state is not None:
-            self._dead.add(state)
+            self._drop(group, option)
+        if remember and not any_found:
+            self._dead.add(self._state(depth))
         return any_found
 
     def _state(self, depth: int) -> Any:
+        """What the rest of the walk depends on: all that is noted of each row, and what kind of row it is."""
         query = self._query
-        parts: list[Any] = [depth, frozenset(self._taken.items())]
+        notes: dict[int, list[Any]] = {}
+        for (row, name), amount in self._taken.items():
+            notes.setdefault(row, []).append((name, amount))
         if query.isolate:
-            parts.append(frozenset(o[0][0] for at, o in self._chosen.items() if query.groups[at].suffix))
-        if query.same_subtree:
-            parts += [frozenset(self._members(suffixes)) for suffixes in query.same_subtree]
+            for row in self._single.values():
+                notes.setdefault(row, []).append("single")
+        if self._subtrees is not None:
+            for row, note in self._subtrees.state(self._single):
+                notes.setdefault(row, []).append(note)
         if not query.nested:
-            parts.append(frozenset(row for option in self._chosen.values() for row, _, _ in option))
-        return tuple(parts)
+            for row, _, _ in itertools.chain.from_iterable(self._chosen.values()):
+                notes.setdefault(row, []).append("chosen")
+        kinds = Counter((self._likeness.of(row), frozenset(found)) for row, found in notes.items())
+        return depth, frozenset(kinds.items())
 
-    def _collides(self, group: int, option: Option) -> bool:
+    def _choose(self, group: int, option: Option) -> bool:
+        """Note a choice, where it goes with those before it."""
         query = self._query
-        if not query.isolate or not query.groups[group].suffix:
+        suffixed = bool(query.groups[group].suffix)
+        row = option[0][0]
+        if suffixed and query.isolate and row in self._single.values():
             return False
-        return any(
-            other[0][0] == option[0][0] for at, other in self._chosen.items() if query.groups[at].suffix
-        )
+        if not self._take(option):
+            return False
+        if suffixed:
+            self._single[group] = row
+            if self._subtrees is not None and not self._subtrees.allow(group, self._single):
+                del self._single[group]
+                self._give_back(option)
+                return False
+        self._chosen[group] = option
+        return True
+
+    def _drop(self, group: int, option: Option) -> None:
+        del self._chosen[group]
+        self._single.pop(group, None)
+        self._give_back(option)
 
     def _take(self, option: Option) -> bool:
         """Note what an option takes, where there is room for it beside what is taken already."""
@@ -163,38 +190,20 @@ class Walk:
                     del self._taken[pair]
 
     def _fits(self, row: int, resource_class: str, amount: int) -> bool:
-        room = self._room.get((row, resource_class))
-        if room is None:
-            room = self._columns.classes[resource_class].room(row)
-            self._room[row, resource_class] = room
+        room = self._room_of(row, resource_class)
         return amount <= room[0] and amount <= room[1]
 
+    def _room_of(self, row: int, resource_class: str) -> tuple[int, int]:
+        room = self._room.get((row, resource_class))
+        if room is None:
+            room = self._room[row, resource_class] = self._columns.classes[resource_class].room(row)
+        return room
+
     def _acceptable(self) -> bool:
-        query = self._query
-        if not query.nested:
-            rows = {row for option in self._chosen.values() for row, _, _ in option}
-            if len({int(self._columns.tree[row]) for row in rows}) < len(rows):
-                return False
-        return all(self._one_above_all(self._members(suffixes)) for suffixes in query.same_subtree)
-
-    def _members(self, suffixes: frozenset[str]) -> set[int]:
-        return {
-            row
-            for at, option in self._chosen.items()
-            if self._query.groups[at].suffix in suffixes
-            for row, _, _ in option
-        }
-
-    def _one_above_all(self, rows: set[int]) -> bool:
-        lines = [self._ancestors(row) for row in rows]
-        return any(all(row in line for line in lines) for row in rows)
-
-    def _ancestors(self, row: int) -> set[int]:
-        line = set()
-        while row != -1:
-            line.add(row)
-            row = int(self._columns.parent[row])
-        return line
+        if self._query.nested:
+            return True
+        rows = {row for option in self._chosen.values() for row, _, _ in option}
+        return len({int(self._columns.tree[row]) for row in rows}) == len(rows)
 
     def _candidate(self) -> Candidate:
         return _candidate(self._columns, self._query, self._tree, self._chosen)

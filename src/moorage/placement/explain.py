@@ -3,7 +3,7 @@
 `matching.conditions` says for all trees at once where a condition is met. Here the trees that give nothing are told
 what they fail on: a resource with what was needed and the best that one provider has, a trait, an aggregate. A
 tree that meets every condition and yet gives nothing lacks a *combination*: what its providers have does not
-add up to all groups together.
+add up to all groups together. Where the search was left before it knew, a tree is *undecided*.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from moorage.placement.query import Query, RequestGroup
 from moorage.scheduling.checks import UNITS, WORDS
 
 COMBINATION = "combination"
+UNDECIDED = "undecided"
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One condition that a tree does not meet.
 
     `group` is the suffix ("" for the un-suffixed group and for conditions on the root), `condition` as in
-    `matching.Condition`, or `combination`. `reason` of `resources`: `absent` (no provider has the class), `short`,
+    `matching.Condition`, or `combination`, or `undecided`. `reason` of `resources`: `absent` (no provider has the class), `short`,
     `below_min_unit`, `above_max_unit`, `off_step`; `needed` and `available` are in the class's unit, and
     available is the best of one provider, or the unit that stands in the way.
     """
@@ -88,14 +89,16 @@ class Explainer:
         met = living.copy()
         for condition in self._conditions:
             met &= condition.trees
-        combination = met & ~serving
+        undecided = np.zeros_like(met)
+        undecided[sorted(self.search.undecided)] = True
+        rest = {COMBINATION: met & ~serving & ~undecided, UNDECIDED: undecided}
         failing = np.flatnonzero(living & ~serving)
         failing = failing[np.argsort(~self._named()[failing], kind="stable")]
         return Explanation(
             considered=int(living.sum()),
             serving=int(serving.sum()),
-            summary=self._summary(serving, combination),
-            reasons=self._reasons(combination),
+            summary=self._summary(serving, rest),
+            reasons=self._reasons(rest),
             roots=[
                 RootReport(columns.ids[row], columns.names[row], self.failures(tree))
                 for tree in failing[:limit].tolist()
@@ -114,9 +117,11 @@ class Explainer:
     def failures(self, tree: int) -> list[Failure]:
         """Say everything that a tree which gives no candidate fails on."""
         found = [_failure(self.columns, self._groups, c, tree) for c in self._conditions if not c.trees[tree]]
+        if tree in self.search.undecided:
+            return [Failure(condition=UNDECIDED, reason="not_decided")]
         return found or [Failure(condition=COMBINATION, reason="no_combination")]
 
-    def _reasons(self, combination: Mask) -> list[FailedCondition]:
+    def _reasons(self, rest: Mapping[str, Mask]) -> list[FailedCondition]:
         found = []
         living = self.columns.living_trees
         for c in self._conditions:
@@ -132,8 +137,9 @@ class Explainer:
                         short_by=short_by,
                     )
                 )
-        if combination.any():
-            found.append(FailedCondition(condition=COMBINATION, roots=int(combination.sum())))
+        for kind, failing in rest.items():
+            if failing.any():
+                found.append(FailedCondition(condition=kind, roots=int(failing.sum())))
         return sorted(found, key=lambda reason: -reason.roots)
 
     def _least(self, condition: Condition, failing: Mask) -> int | None:
@@ -145,7 +151,7 @@ class Explainer:
         missing = missing[missing > 0]
         return int(missing.min()) if len(missing) else None
 
-    def _summary(self, serving: Mask, combination: Mask) -> str:
+    def _summary(self, serving: Mask, rest: Mapping[str, Mask]) -> str:
         """In a line; a tree counts once, for the first condition that it fails."""
         living = self.columns.living_trees
         considered = int(living.sum())
@@ -157,7 +163,7 @@ class Explainer:
             least = self._least(c, failing)
             by = "" if least is None else f" by {least} {UNITS.get(c.subject, '')}".rstrip()
             parts.append((int(failing.sum()), words(c.kind, c.subject, c.suffix), by))
-        parts.append((int((combination & ~counted).sum()), "without a combination of providers for all", ""))
+        parts += [(int((failing & ~counted).sum()), _REST[kind], "") for kind, failing in rest.items()]
         told = ", ".join(f"{count} {text}{by}" for count, text, by in parts if count)
         trees = f"{considered} root" + ("" if considered == 1 else "s")
         return f"{trees}: {told}" if told else "no providers"
@@ -182,6 +188,12 @@ _WORDS = {
     "provider": "without one provider for all",
     "root_required": "with a root without trait {}",
     "root_forbidden": "with a root with trait {}",
+}
+
+
+_REST = {
+    COMBINATION: "without a combination of providers for all",
+    UNDECIDED: "not decided, as there are too many combinations to try",
 }
 
 

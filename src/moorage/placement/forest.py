@@ -113,14 +113,13 @@ def _write(columns: Columns, row: int, node: Node) -> None:
         _forget_name(columns, columns.names[row], tree)
         columns.tree_of_name[node.name] = tree
     columns.names[row] = node.name
-    columns.set_names(row, node.traits, node.aggregates)
+    if (node.traits, node.aggregates) != (columns.trait_set[row], columns.aggregate_set[row]):
+        columns.set_names(row, node.traits, node.aggregates)
     for name, figures in node.inventories.items():
         column = columns.classes[name]
         column.set(row, _newest(figures, column.get(row)))
-    columns.touch(tree)
+    columns.touch_served(row)
     columns.layout += 1
-    if row in columns.sharing:
-        columns.epoch += 1
 
 
 def _newest(figures: list[int], known: list[int]) -> list[int]:

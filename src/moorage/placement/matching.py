@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from moorage.placement.columns import NONE, Columns, Mask
+from moorage.placement.crowding import Crowds
 from moorage.placement.figures import Rows
 from moorage.placement.query import Candidate, Query, RequestGroup
 
@@ -128,7 +129,7 @@ class Shape:
         by_key = {group.key: Matcher(columns, group) for group in query.groups}
         self.matchers = [by_key[group.key] for group in query.groups]
         self._distinct = list(by_key.values())
-        self._alike = _alike(query.groups)
+        self._crowds = Crowds(query)
         self.firsts: dict[int, First] = {}
         self._firsts_of = -1
         self._epoch = -1
@@ -178,8 +179,7 @@ class Shape:
                 found &= columns.trees_with(rows)
             if not matcher.group.suffix:
                 found &= self._covered(matcher.group, list(by_class.values()))
-        for alike in self._alike:
-            self._together(alike, rows_of, found)
+        self._crowds.clear(columns, [rows_of[id(matcher)] for matcher in self.matchers], found)
         if query.root_required or query.root_forbidden:
             tops = np.flatnonzero(found)
             found[tops] = self._roots(columns.first[tops])
@@ -196,35 +196,6 @@ class Shape:
                 found &= columns.trees_with(rows[table[columns.trait_set[rows]]])
         return found
 
-    def _together(self, alike: Sequence[int], rows_of: dict[int, dict[str, Rows]], found: Mask) -> None:
-        """Clear the trees whose providers cannot serve so many groups that ask for the same providers.
-
-        Sums of what is free must do for the sums of what is asked; groups that are equal must find room for each.
-        """
-        columns, query = self.columns, self.query
-        groups = [query.groups[at] for at in alike]
-        candidates = [next(iter(rows_of[id(self.matchers[at])].values())) for at in alike]
-        rows = np.unique(np.concatenate(candidates))
-        names = {name for group in groups for name in group.resources}
-        if not len(rows) or not names <= columns.classes.keys():
-            found[:] = False
-            return
-        if columns.sharing.intersection(rows.tolist()):
-            return
-        tree = columns.tree[rows]
-        enough = np.ones(columns.trees, dtype=np.bool_)
-        for name in names:
-            asking = [group for group in groups if name in group.resources]
-            free = columns.classes[name].free(rows)
-            total = sum(group.resources[name] for group in asking)
-            enough &= np.bincount(tree, weights=free, minlength=columns.trees) >= total
-        if len({group.key for group in groups}) == 1:
-            times = np.full(len(rows), len(groups) if not query.isolate else 1)
-            for name, amount in groups[0].resources.items():
-                times = np.minimum(times, columns.classes[name].times(amount, rows))
-            enough &= np.bincount(tree, weights=times, minlength=columns.trees) >= len(groups)
-        found &= enough
-
     def _roots(self, rows: Rows) -> Mask:
         traits, query = self.columns.traits, self.query
         table = ~traits.any_of(query.root_forbidden)
@@ -232,15 +203,6 @@ class Shape:
             table &= traits.any_of((name,))
         found: Mask = table[self.columns.trait_set[rows]]
         return found
-
-
-def _alike(groups: Sequence[RequestGroup]) -> list[list[int]]:
-    """Return the suffixed groups with resources that ask for the same providers, where there are several."""
-    found: dict[object, list[int]] = {}
-    for at, group in enumerate(groups):
-        if group.suffix and group.resources:
-            found.setdefault(group.conditions, []).append(at)
-    return [alike for alike in found.values() if len(alike) > 1]
 
 
 def conditions(columns: Columns, query: Query) -> Iterator[Condition]:

@@ -110,12 +110,14 @@ class PlacementService:
         for attempt in range(2):
             if attempt:
                 await self.follower.catch_up()
-            shape = Shape(self.index.columns, query)
-            decision = self.plan(request, states, seed, shape if len(query.groups) > 1 else None)
+            search = self.index.search(query)
+            decision = self.plan(request, states, seed, search.shape if len(query.groups) > 1 else None)
             for host in decision.best():
-                candidate = self.candidate(query, host, shape)
-                if candidate is None:
-                    refused.append(Refusal(host=host, check="combination", reason="no_combination"))
+                if search.columns is not self.index.columns:  # the index has started over
+                    search = self.index.search(query)
+                candidate = _first(search, host)
+                if isinstance(candidate, Refusal):
+                    refused.append(candidate)
                     continue
                 try:
                     await self.ledger.claim(
@@ -131,17 +133,6 @@ class PlacementService:
                     continue
                 return Placed(plan=decision, host=host, candidate=candidate, refused=tuple(refused))
         return Placed(plan=decision, host=None, candidate=None, refused=tuple(refused))
-
-    def candidate(self, query: Query, host: str, shape: Shape | None = None) -> Candidate | None:
-        """Return how a host would serve a query, or None when it cannot now.
-
-        `shape` is one made of the query before, of use unless the index has started over.
-        """
-        columns = self.index.columns
-        tree = columns.tree_of_name.get(host)
-        if shape is not None and shape.columns is not columns:
-            shape = None
-        return None if tree is None else Search(columns, query, shape).first_in(tree)
 
     def candidates(self, query: Query, limit: int | None = None) -> list[Candidate]:
         """Return candidates from what this process knows now, never more than the configured maximum."""
@@ -238,6 +229,16 @@ class PlacementService:
         child = str(uuid.uuid5(_CHILDREN, f"{provider_uuid}:physnets"))
         await self.ledger.ensure_provider(tx, uuid=child, name=f"{host_name}:physnets", parent=provider_uuid)
         await self.ledger.set_traits(tx, child, networks)
+
+
+def _first(search: Search, host: str) -> Candidate | Refusal:
+    """How a host would serve the query now, or why it would not."""
+    tree = search.columns.tree_of_name.get(host)
+    candidate = None if tree is None else search.first_in(tree)
+    if candidate is not None:
+        return candidate
+    reason = "not_decided" if tree in search.undecided else "no_combination"
+    return Refusal(host=host, check="combination", reason=reason)
 
 
 def _lost(host: str, error: CapacityExceeded | NoInventory) -> Refusal:

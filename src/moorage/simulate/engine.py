@@ -77,10 +77,11 @@ class Simulation:
         alignment = self._alignment
         seed = zlib.crc32(f"{self._seed}:{arrival.id}".encode())
         shape = Shape(columns, query)
+        search = Search(columns, query, shape)
         table = host_table(alignment, request, shape if arrival.parts else None)
         decision = plan(request, table, seed, self._weighers)
         for position in decision.order:
-            candidate = Search(columns, query, shape).first_in(int(alignment.trees[position]))
+            candidate = search.first_in(int(alignment.trees[position]))
             if candidate is not None:
                 host = decision.hosts.names[position]
                 self._take(arrival, host, candidate)
