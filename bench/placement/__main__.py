@@ -3,6 +3,8 @@
 CPU is that of the server's processes and of PostgreSQL for each request, which other load on the machine changes little.
 Figures are the best of `--rounds`, since other work may share the machine. With `--openstack VENV` (made by
 `bench/placement/install_openstack VENV`) the same is measured there, at `--openstack-hosts`, and ratios are printed.
+At `--function-hosts` searches are measured for eight ports on hosts of 64 physical functions; not on OpenStack, whose
+search goes through all combinations.
 """
 
 import argparse
@@ -11,13 +13,14 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from bench.client import Failed
 from bench.placement.measures import Figure, Measures
 from bench.placement.targets import Ours, Target, Upstream
-from bench.placement.world import World
+from bench.placement.world import FUNCTIONS, World
 from moorage.store.embedded import EmbeddedPostgres
 
 Figures = dict[str, Figure]
@@ -26,8 +29,9 @@ Figures = dict[str, Figure]
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="bench.placement", description=__doc__)
-    sizes = {"type": lambda text: [int(n) for n in text.split(",")]}
+    sizes = {"type": lambda text: [int(n) for n in text.split(",") if n]}
     parser.add_argument("--hosts", default=[100, 1000, 10_000, 100_000], help="sizes, with commas", **sizes)
+    parser.add_argument("--function-hosts", default=[1000], help="sizes with 64 functions a host", **sizes)
     parser.add_argument("--seconds", type=float, default=3.0, help="for each measurement")
     parser.add_argument("--rounds", type=int, default=1, help="the best of so many is told")
     parser.add_argument("--openstack", type=Path, help="a virtual environment with openstack-placement")
@@ -36,7 +40,16 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def measured(target: Target, seconds: float, rounds: int) -> Figures:
+async def everything(measures: Measures) -> None:
+    """What is measured of a usual cloud."""
+    await measures.candidates()
+    await measures.claims()
+    await measures.cycles()
+
+
+async def measured(
+    target: Target, seconds: float, rounds: int, what: Callable[[Measures], Awaitable[None]] = everything
+) -> Figures:
     """Start a target, measure it, stop it; the best figures of the rounds."""
     best: Figures = {}
 
@@ -45,9 +58,9 @@ async def measured(target: Target, seconds: float, rounds: int) -> Figures:
         lower = figure.unit in {"ms", "s", "MiB"}
         if known is None or (figure.value < known.value) == lower:
             best[figure.name] = figure
-        print(f"  {figure.name:<44}{figure.value:10.1f} {figure.unit:<4} {figure.note}", flush=True)
+        print(f"  {figure.name:<56}{figure.value:10.1f} {figure.unit:<4} {figure.note}", flush=True)
 
-    print(f"{target.name}, {target.world.hosts} hosts", flush=True)
+    print(f"{target.name}, {target.world.hosts} hosts of {len(target.world.host)} providers", flush=True)
     try:
         await target.start()
         print(f"  loaded in {target.facts['load']:.1f} s", flush=True)
@@ -55,10 +68,7 @@ async def measured(target: Target, seconds: float, rounds: int) -> Figures:
             keep(Figure("index start", target.facts["index"], "s", f"{target.facts['providers']} providers"))
         keep(Figure("memory after the start", target.memory(), "MiB"))
         for _ in range(rounds):
-            measures = Measures(target, seconds, keep)
-            await measures.candidates()
-            await measures.claims()
-            await measures.cycles()
+            await what(Measures(target, seconds, keep))
         keep(Figure("memory at most", target.memory(), "MiB"))
     finally:
         await target.stop()
@@ -84,6 +94,10 @@ async def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             )
             results[str(hosts)]["openstack"] = _plain(theirs)
             _compare(hosts, ours, theirs)
+        for hosts in options.function_hosts:
+            target = Ours(postgres, World(hosts, FUNCTIONS), folder)
+            ours = await measured(target, options.seconds, options.rounds, Measures.eight_groups)
+            results[f"{hosts} with functions"] = {"moorage": _plain(ours)}
     finally:
         postgres.stop()
     return results
@@ -94,13 +108,13 @@ def _plain(figures: Figures) -> dict[str, Any]:
 
 
 def _compare(hosts: int, ours: Figures, theirs: Figures) -> None:
-    print(f"\n{hosts} hosts{'':<38}{'moorage':>12}{'openstack':>12}{'times':>8}")
+    print(f"\n{hosts} hosts{'':<50}{'moorage':>12}{'openstack':>12}{'times':>8}")
     for name, figure in ours.items():
         other = theirs.get(name)
         if other is None or not figure.value or not other.value:
             continue
         better = figure.value / other.value if figure.unit == "/s" else other.value / figure.value
-        print(f"  {name:<44}{figure.value:10.1f}{other.value:12.1f} {figure.unit:<4}{better:6.1f}x")
+        print(f"  {name:<56}{figure.value:10.1f}{other.value:12.1f} {figure.unit:<4}{better:6.1f}x")
     print(flush=True)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from bench.client import Failed
 from bench.placement.http import Answer, Connection
 from bench.placement.targets import Target
-from bench.placement.world import EGRESS, INGRESS, NORMAL, PHYSNETS, World, claim_of, zone
+from bench.placement.world import EGRESS, FUNCTION, INGRESS, NORMAL, PHYSNETS, World, claim_of, zone
 from bench.usage import Usage
 
 CLIENTS = (1, 8, 32)
@@ -44,6 +44,13 @@ def two_ports(amount: int = 0) -> str:
     return _one_port(amount) + _port("_p2", PHYSNETS[1], amount) + "&group_policy=none"
 
 
+def eight_ports(policy: str, physnet: str | None = None) -> Callable[[int], str]:
+    """A server with eight ports on virtual functions, all alike: bugs 2126751 and 2070257."""
+    only = "" if physnet is None else f"&required{{0}}={physnet}"
+    ports = "".join((f"&resources{{0}}={FUNCTION}:1" + only).format(f"_p{n}") for n in range(8))
+    return lambda amount: f"resources=VCPU:1,MEMORY_MB:{512 + amount}{ports}&group_policy={policy}"
+
+
 QUERIES: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("plain", plain),
     ("aggregate and trait", lambda n: plain(n) + f"&member_of={zone(0)}&required=HW_CPU_X86_AVX2"),
@@ -70,6 +77,20 @@ class Measures:
                 await self._search(connection, f"{name}, limit {limit}", lambda _, q=query: q(0), limit)
             await self._search(connection, f"{name}, limit 10, new shapes", query, 10)
         await connection.close()
+
+    async def eight_groups(self) -> None:
+        """Searches for eight ports over the 64 functions of each host, and for eight where there are seven places."""
+        connection = Connection(self.target.url)
+        cases = (("none", 10), ("none", 1000), ("isolate", 10), ("isolate", 1000))
+        for policy, limit in cases:
+            await self._both(connection, f"8 functions, {policy}, limit {limit}", eight_ports(policy), limit)
+        await self._both(connection, "8 functions of 7", eight_ports("none", PHYSNETS[2]), 10)
+        await connection.close()
+
+    async def _both(self, connection: Connection, name: str, query: Callable[[int], str], limit: int) -> None:
+        await self._search(connection, name, lambda _: query(0), limit)
+        # Amounts that were not asked for with another limit: those shapes are known.
+        await self._search(connection, f"{name}, new shapes", lambda number: query(limit + number), limit)
 
     async def _search(
         self, connection: Connection, name: str, query: Callable[[int], str], limit: int

@@ -13,7 +13,7 @@ import asyncpg
 
 from bench.client import Failed
 from bench.placement.http import Connection
-from bench.placement.world import CUSTOM_TRAITS, HOST, World
+from bench.placement.world import CUSTOM_TRAITS, World
 from bench.usage import Usage, family, family_usage, memory, postmaster
 from moorage.placement import tables
 from moorage.server import migrations
@@ -32,7 +32,7 @@ class Target:
         self.postgres = postgres
         self.world = world
         self.folder = folder
-        self.database = f"{self.name}_{world.hosts}"
+        self.database = f"{self.name}_{world.hosts}_{len(world.host)}"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -132,7 +132,7 @@ class Ours(Target):
         traits = (
             (ids[place], trait)
             for number, ids in enumerate(world.ids)
-            for place in range(len(HOST))
+            for place in range(len(world.host))
             for trait in world.traits(number, place)
         )
         await connection.copy_records_to_table(tables.provider_traits.name, records=traits)
@@ -228,7 +228,7 @@ class Upstream(Target):
             records=(
                 (number_of[ids[place]], traits[trait])
                 for number, ids in enumerate(world.ids)
-                for place in range(len(HOST))
+                for place in range(len(world.host))
                 for trait in world.traits(number, place)
             ),
             columns=["resource_provider_id", "trait_id"],

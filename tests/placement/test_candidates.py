@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from moorage.placement import forest
 from moorage.placement.candidates import Search
+from moorage.placement.columns import Columns
 from moorage.placement.forest import build
 from moorage.placement.index import Index
 from moorage.placement.matching import conditions
@@ -20,6 +22,7 @@ from support.forests import Plain, key_of, random_case, random_provider, record,
 from support.queries import through_http
 
 ALL = 10**6
+FUNCTION = "SRIOV_NET_VF"
 
 
 def keys(search: Search, limit: int = ALL, *, breadth_first: bool = True) -> set[Any]:
@@ -207,48 +210,65 @@ def test_what_is_used_already_counts_when_groups_meet_on_one_provider(used: int)
     # Upstream's pruned search forgets it here and offers candidates that cannot be claimed.
     records = [
         record("root", inventory={"VCPU": stock(4)}),
-        record("pf", "root", "root", inventory={"SRIOV_NET_VF": stock(2, used)}),
+        record("pf", "root", "root", inventory={FUNCTION: stock(2, used)}),
     ]
-    ports = tuple(RequestGroup(suffix=s, resources={"SRIOV_NET_VF": 1}) for s in ("_1", "_2"))
+    ports = tuple(RequestGroup(suffix=s, resources={FUNCTION: 1}) for s in ("_1", "_2"))
     columns = build(records)
     found = Search(columns, Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports))).candidates(100)
     assert len(found) == (0 if used else 1)
 
 
-def functions(hosts: int, functions: int, free: int = 1) -> list[Held]:
-    """Hosts with many physical functions; `free` of them have one virtual function left, the others none."""
+@functools.cache
+def functions(hosts: int, free: int, left: int, of: int) -> Columns:
+    """Hosts of 64 physical functions with `of` virtual ones each; `free` have so many left, the others none."""
     records = []
     for number in range(hosts):
         root = f"host{number}"
         records.append(record(root, inventory={"VCPU": stock(8)}))
         records += [
-            record(f"{root}-pf{i}", root, root, inventory={"SRIOV_NET_VF": stock(1, 0 if i < free else 1)})
-            for i in range(functions)
+            record(
+                f"{root}-pf{i}", root, root, inventory={FUNCTION: stock(of, of - left if i < free else of)}
+            )
+            for i in range(64)
         ]
-    return records
+    return build(records)
 
 
 def eight(isolate: bool) -> Query:
-    ports = (RequestGroup(suffix=f"_{i}", resources={"SRIOV_NET_VF": 1}) for i in range(8))
+    ports = (RequestGroup(suffix=f"_{i}", resources={FUNCTION: 1}) for i in range(8))
     return Query(groups=(RequestGroup(resources={"VCPU": 1}), *ports), isolate=isolate)
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-@pytest.mark.parametrize("free", [64, 9, 8])
-def test_eight_groups_over_64_functions_never_explode(isolate: bool, free: int) -> None:
+@pytest.mark.parametrize(
+    ("hosts", "free", "left", "of"),
+    [(100, 64, 1, 1), (100, 9, 1, 1), (100, 8, 1, 1), (1000, 64, 8, 8), (1000, 8, 8, 8)],
+)
+def test_eight_groups_over_64_functions_never_explode(
+    hosts: int, free: int, left: int, of: int, isolate: bool
+) -> None:
     # Bugs 2126751 and 2070257: all products of 8 groups over 64 functions can never be listed.
-    search = Search(build(functions(100, 64, free)), eight(isolate))
-    found = search.candidates(100)
-    assert len({c.root for c in found}) == 100
-    assert all(len(c.allocations) == 9 for c in found)
+    search = Search(functions(hosts, free, left, of), eight(isolate))
+    found = search.candidates(hosts)
+    assert len({c.root for c in found}) == hosts
+    for candidate in found:
+        taken = [amounts[FUNCTION] for amounts in candidate.allocations.values() if FUNCTION in amounts]
+        assert sum(taken) == 8
+        assert max(taken) == 1 or (left > 1 and not isolate)
     assert search.pauses == 0
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_eight_groups_that_find_seven_places_cost_no_walk(isolate: bool) -> None:
-    search = Search(build(functions(100, 64, 7)), eight(isolate))
+@pytest.mark.parametrize(
+    ("hosts", "free", "left", "of", "isolate"),
+    [(100, 7, 1, 1, False), (100, 7, 1, 1, True), (100, 1, 7, 8, False), (1000, 7, 8, 8, True)],
+)
+def test_eight_groups_that_find_seven_places_cost_no_walk(
+    hosts: int, free: int, left: int, of: int, isolate: bool
+) -> None:
+    search = Search(functions(hosts, free, left, of), eight(isolate))
     assert not search.shape.trees.any()
-    assert search.candidates(100) == []
+    assert search.candidates(hosts) == []
+    assert search.pauses == 0
 
 
 def test_groups_that_differ_and_do_not_fit_together_are_given_up_fairly() -> None:
