@@ -102,6 +102,16 @@ async def cloud(database, central, world):
     await found.stop()
 
 
+async def test_a_network_that_is_down_carries_nothing(cloud):
+    network, _ = await cloud.boot()
+    for up in (False, True):
+        async with cloud.database.transaction() as tx:
+            network = await cloud.service.networks.show(tx, network.id, project_id=None)
+            await cloud.service.networks.update(tx, network, {"admin_state_up": up})
+        await cloud.settled()
+        assert cloud.rows("Logical_Switch_Port", "enabled") == [{"enabled": up}]
+
+
 async def test_rows_appear_change_and_vanish(cloud):
     network, port = await cloud.boot()
     [lsp] = cloud.rows("Logical_Switch_Port", "name", "addresses", "options", "dhcpv4_options", "enabled")

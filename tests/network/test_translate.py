@@ -1,5 +1,6 @@
 """From our rows to OVN's: the pure part."""
 
+import msgspec
 import pytest
 
 from moorage.core.clock import utcnow
@@ -49,6 +50,12 @@ def test_a_port_has_its_addresses_groups_and_dhcp():
     assert row.refs == {"dhcpv4_options": ((t.DHCP, "subnet:sub1"),), "dhcpv6_options": ()}
     assert row.groups == (t.STATIC, "group:g-1")
     assert row.external_ids()["moorage:revision"] == "3"
+
+
+@pytest.mark.parametrize(("port_up", "network_up"), [(True, True), (True, False), (False, True)])
+def test_a_port_carries_traffic_while_it_and_its_network_are_up(port_up, network_up):
+    [row] = t.port(msgspec.structs.replace(row_of(admin_state_up=port_up), network_up=network_up))
+    assert row.columns["enabled"] == [port_up and network_up]
 
 
 def test_a_bound_port_asks_for_its_chassis_by_ovn_only():

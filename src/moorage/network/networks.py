@@ -147,7 +147,7 @@ class Networks:
             raise errors.InvalidInput(f"the MTU is not within 68 and {largest}", field="mtu")
         await rows.update(tx, _n, network.id, given, revision)
         await self._changes.record(tx, NETWORK, [network.id])
-        if given.keys() & {"mtu", "port_security_enabled", "dns_domain"}:
+        if given.keys() & {"mtu", "admin_state_up", "port_security_enabled", "dns_domain"}:
             await self._changes.record(tx, PORT, [r[0] for r in await _PORT_IDS.all(tx, id=network.id)])
         return await _SHOW.one(tx, id=network.id, project_id=None)
 

@@ -42,11 +42,12 @@ class SubnetRow(msgspec.Struct, frozen=True):
 
 
 class PortRow(msgspec.Struct, frozen=True):
-    """A port with the segments of its network and the subnets of its addresses."""
+    """A port with the segments of its network and the subnets of its addresses. ``network_up``: its administrative state."""
 
     port: Port
     segments: list[dict[str, Any]]
     subnets: list[dict[str, Any]]
+    network_up: bool = True
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -109,6 +110,7 @@ _subnets_of_port = (
 _ports = selects.PORTS.add_columns(
     selects.network_segments(_p.c.network_id).label("network_segments"),
     _subnets_of_port.label("port_subnets"),
+    sa.select(_n.c.admin_state_up).where(_n.c.id == _p.c.network_id).scalar_subquery().label("network_up"),
 )
 _PORT_FIELDS = len(Port.__struct_fields__)
 
@@ -162,4 +164,4 @@ async def ports_on(tx: Tx, subnets: Sequence[str]) -> list[str]:
 
 def _port(record: Any) -> PortRow:
     values = tuple(record)
-    return PortRow(Port(*values[:_PORT_FIELDS]), values[_PORT_FIELDS], values[_PORT_FIELDS + 1])
+    return PortRow(Port(*values[:_PORT_FIELDS]), *values[_PORT_FIELDS : _PORT_FIELDS + 3])

@@ -194,7 +194,8 @@ def port(row: PortRow) -> list[Desired]:
         "type": "",
         "addresses": [own] if secured else [own, "unknown"],
         "port_security": [own, *_pairs(facts)] if secured else [],
-        "enabled": [facts.admin_state_up],
+        # Switches have no such column: a network that is down is one whose ports are.
+        "enabled": [facts.admin_state_up and row.network_up],
         # Without it, two hosts that both have the interface would take the port from each other for ever.
         "options": {"requested-chassis": facts.chassis} if facts.mechanism == "ovn" and facts.chassis else {},
         "external_ids": {
