@@ -24,6 +24,10 @@ _FEW = 4_096
 """Rows up to which sorting them costs less than a mark for every row there is."""
 
 
+Known = dict[tuple[int, ...], Rows | None]
+"""Rows that were put together, by the identity of the parts, while those are there."""
+
+
 class _Kind(msgspec.Struct, frozen=True):
     """Groups that differ in amounts alone, by their places in the query. `spread` is true for the un-suffixed group."""
 
@@ -63,50 +67,34 @@ class Crowds:
 
     def clear(self, columns: Columns, rows_of: Sequence[Mapping[str, Rows]], found: Mask) -> None:
         """Clear the trees that cannot serve the groups together. `rows_of`: for each group the rows of each class."""
+        # Classes of the same groups have the same rows: put together once.
+        known: Known = {}
         for name, kinds in self._sums:
-            rows = self._rows(columns, kinds, name, rows_of)
+            rows = _rows(columns, kinds, name, rows_of, known)
             if rows is not None:
                 column = columns.classes.get(name)
                 free = column.free(rows) if column is not None else np.zeros(len(rows), dtype=np.int64)
                 total = sum(self._query.groups[at].resources[name] for kind in kinds for at in kind.groups)
                 found &= np.bincount(columns.tree[rows], weights=free, minlength=columns.trees) >= total
         for kinds in self._apart:
-            rows = self._rows(columns, kinds, None, rows_of)
+            rows = _rows(columns, kinds, None, rows_of, known)
             if rows is not None:
                 count = sum(len(kind.groups) for kind in kinds)
                 found &= np.bincount(columns.tree[rows], minlength=columns.trees) >= count
         for kind in self._equal:
-            self._each(columns, kind, rows_of, found)
-
-    def _rows(
-        self,
-        columns: Columns,
-        kinds: Sequence[_Kind],
-        name: str | None,
-        rows_of: Sequence[Mapping[str, Rows]],
-    ) -> Rows | None:
-        """The rows that any of the kinds may use; None where that says nothing that their parts don't say."""
-        parts = {}
-        for kind in kinds:
-            for at in kind.groups:
-                rows = next(iter(rows_of[at].values())) if name is None else rows_of[at][name]
-                parts[id(rows)] = rows
-        if len(parts) == 1:
-            rows = next(iter(parts.values()))
-        else:
-            together = _union(columns, list(parts.values()), apart=len(kinds) > 1)
-            if together is None:
-                return None
-            rows = together
-        # What a sharing provider has counts in every tree that it serves: not looked at here.
-        return None if columns.sharing and columns.sharing.intersection(rows.tolist()) else rows
+            self._each(columns, kind, rows_of, found, known)
 
     def _each(
-        self, columns: Columns, kind: _Kind, rows_of: Sequence[Mapping[str, Rows]], found: Mask
+        self,
+        columns: Columns,
+        kind: _Kind,
+        rows_of: Sequence[Mapping[str, Rows]],
+        found: Mask,
+        known: Known,
     ) -> None:
         """Groups that are equal find a provider with room for each."""
         query = self._query
-        rows = self._rows(columns, [kind], None, rows_of)
+        rows = _rows(columns, [kind], None, rows_of, known)
         if rows is None:
             return
         times = np.full(len(rows), 1 if query.isolate else len(kind.groups))
@@ -114,6 +102,33 @@ class Crowds:
             column = columns.classes.get(name)
             times = np.minimum(times, column.times(amount, rows) if column is not None else 0)
         found &= np.bincount(columns.tree[rows], weights=times, minlength=columns.trees) >= len(kind.groups)
+
+
+def _rows(
+    columns: Columns,
+    kinds: Sequence[_Kind],
+    name: str | None,
+    rows_of: Sequence[Mapping[str, Rows]],
+    known: Known,
+) -> Rows | None:
+    """The rows that any of the kinds may use; None where that says nothing that their parts don't say."""
+    parts = {}
+    for kind in kinds:
+        for at in kind.groups:
+            rows = next(iter(rows_of[at].values())) if name is None else rows_of[at][name]
+            parts[id(rows)] = rows
+    if len(parts) == 1:
+        rows = next(iter(parts.values()))
+    else:
+        key = tuple(parts)
+        if key not in known:
+            known[key] = _union(columns, list(parts.values()), apart=len(kinds) > 1)
+        together = known[key]
+        if together is None:
+            return None
+        rows = together
+    # What a sharing provider has counts in every tree that it serves: not looked at here.
+    return None if columns.sharing and columns.sharing.intersection(rows.tolist()) else rows
 
 
 def _choices(kinds: Sequence[_Kind]) -> list[list[_Kind]]:
