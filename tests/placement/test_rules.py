@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 
@@ -216,7 +217,23 @@ async def test_capacity_is_a_fraction_for_writes_and_whole_for_searches(admin: C
     await admin("PUT", f"/allocations/{new_id()}", holding({made["uuid"]: {"VCPU": 5}}), status=409)
 
 
+@pytest.mark.parametrize(("version", "status"), [("1.26", 200), ("1.25", 400)])
+async def test_all_may_be_reserved_from_1_26_on_bug_1787910(admin: Client, version: str, status: int) -> None:
+    made = await provider(admin, "host", VCPU=4)
+    path = f"/resource_providers/{made['uuid']}/inventories/VCPU"
+    body = {"resource_provider_generation": 1, "total": 4, "reserved": 4}
+    await admin("PUT", path, body, status=status, version=version)
+    assert len(await candidates(admin, "resources=VCPU:1")) == (0 if status == 200 else 1)
+
+
 # Trees
+
+
+async def test_a_provider_without_a_root_is_refused_bug_1799892(database: Database, admin: Client) -> None:
+    made = await provider(admin, "host")
+    with pytest.raises(asyncpg.NotNullViolationError, match="root_id"):
+        async with database.transaction() as tx:
+            await tx.execute("UPDATE resource_providers SET root_id = NULL WHERE id = $1", (made["uuid"],))
 
 
 async def test_a_subtree_takes_its_root_along(admin: Client) -> None:

@@ -86,6 +86,41 @@ def test_rows_of_requests(tmp_path: Path) -> None:
     )
 
 
+def test_a_list_of_requests(tmp_path: Path) -> None:
+    asked = [
+        {
+            "id": "late",
+            "at": 9.5,
+            "lifetime": 60,
+            "resources": {"DISK_GB": 10},
+            "zone": "az1",
+            "required": ["CUSTOM_FAST"],
+        },
+        {
+            "id": "early",
+            "at": 1,
+            "parts": [{"resources": {"VCPU": 2}}, {"resources": {"VCPU": 1, "MEMORY_MB": 64}}],
+            "isolate": True,
+            "group": "g",
+            "policy": "affinity",
+        },
+    ]
+    found = stream.load(written(tmp_path, "r.json", json.dumps(asked)))
+    assert found == [
+        Arrival(
+            id="early",
+            at=1,
+            parts=[Part(resources={"VCPU": 2}), Part(resources={"VCPU": 1, "MEMORY_MB": 64})],
+            isolate=True,
+            group="g",
+            policy="affinity",
+        ),
+        Arrival(
+            id="late", at=9.5, lifetime=60, resources={"DISK_GB": 10}, zone="az1", required=["CUSTOM_FAST"]
+        ),
+    ]
+
+
 def test_the_requests_of_the_trace(tmp_path: Path) -> None:
     rows = "flavor_vcpus,flavor_ram,numa,strategy,group,domain\n8,16,1,fault_domain,0,1\n32,64,2,,,\n"
     first, second = stream.load(written(tmp_path, "t.csv", rows))
