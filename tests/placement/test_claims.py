@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import pytest
 
 from moorage.core.ids import new_id
-from moorage.placement.columns import Columns
 from moorage.placement.errors import (
     CapacityExceeded,
     ConcurrentUpdate,
@@ -20,10 +18,9 @@ from moorage.placement.following import Follower
 from moorage.placement.index import Index
 from moorage.placement.ledger import Ledger
 from moorage.placement.model import ConsumerWrite, Inventory
-from moorage.placement.reads import PROVIDER_USAGES, THESE
+from moorage.placement.reads import PROVIDER_USAGES
 from moorage.placement.service import PlacementService
 from moorage.store.database import Database
-from tests.support.chaos import Chaos
 
 LEDGER = Ledger()
 
@@ -251,81 +248,3 @@ async def test_all_that_fit_succeed_on_one_host(database: Database) -> None:
     host = await provider(database, VCPU=Inventory(total=40))
     await asyncio.gather(*(claim(database, {host: {"VCPU": 2}}) for _ in range(20)))
     assert await used(database, host) == {"VCPU": 40}
-
-
-async def test_index_equals_ledger_after_random_changes(database: Database) -> None:
-    index = Index()
-    follower = Follower(database, index, None)
-    await follower.catch_up()
-    sizes = {"VCPU": Inventory(total=8, allocation_ratio=1.5), "DISK_GB": Inventory(total=50)}
-    chaos = Chaos([await provider(database, **sizes) for _ in range(5)], index, seed=11)
-    for _ in range(15):
-        await asyncio.gather(*(chaos.step(database) for _ in range(8)))
-        await follower.catch_up()
-    async with database.read() as tx:
-        truth = await THESE.all(tx, ids=chaos.hosts)
-        sums = await tx.fetch(
-            "SELECT i.used, coalesce(sum(a.used), 0)::bigint AS total FROM inventories i"
-            " LEFT JOIN allocations a USING (provider_id, resource_class) GROUP BY i.provider_id, resource_class, i.used"
-        )
-    assert all(row["used"] == row["total"] for row in sums)
-    fresh = Index()
-    await Follower(database, fresh, None).catch_up()
-    assert figures(index.columns) == figures(fresh.columns)
-    assert figures(fresh.columns) == {
-        (record.id, name): (int((total - reserved) * ratio), used_now)
-        for record in truth
-        for name, total, reserved, _, _, _, ratio, used_now, _ in record.inventories or []
-    }
-
-
-def figures(columns: Columns) -> dict[tuple[str, str], tuple[int, int]]:
-    """Capacity and usage of every inventory that an index knows."""
-    return {
-        (provider, name): (int(column.capacity[column.at[row]]), int(column.used[column.at[row]]))
-        for provider, row in columns.row_of.items()
-        for name, column in columns.classes.items()
-        if column.at[row] >= 0
-    }
-
-
-async def test_processes_that_claim_move_and_resize_at_random_leave_index_and_ledger_equal(
-    database: Database, database_url: str
-) -> None:
-    # The sizes of VCPU stay, so that over-commitment would be a fault; those of DISK_GB change all the time.
-    sizes = {"VCPU": Inventory(total=8, allocation_ratio=1.5), "DISK_GB": Inventory(total=50)}
-    hosts = [await provider(database, **sizes) for _ in range(5)]
-    index = Index()
-    follower = Follower(database, index, None)
-    await follower.catch_up()
-    processes = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.chaos", database_url, str(seed), *hosts
-        )
-        for seed in range(3)
-    ]
-    ended = asyncio.gather(*(process.wait() for process in processes))
-    while not ended.done():
-        await follower.catch_up()
-        over = await over_capacity(database)
-        assert over == []
-        await asyncio.sleep(0.02)
-    assert await ended == [0, 0, 0]
-    await follower.catch_up()
-    fresh = Index()
-    await Follower(database, fresh, None).catch_up()
-    assert figures(index.columns) == figures(fresh.columns)
-    async with database.read() as tx:
-        sums = await tx.fetch(
-            "SELECT i.used, coalesce(sum(a.used), 0)::bigint AS total FROM inventories i"
-            " LEFT JOIN allocations a USING (provider_id, resource_class) GROUP BY i.provider_id, resource_class, i.used"
-        )
-    assert all(row["used"] == row["total"] for row in sums)
-    assert sum(row["used"] for row in sums) > 0
-
-
-async def over_capacity(database: Database) -> list[object]:
-    async with database.read() as tx:
-        return await tx.fetch(
-            "SELECT * FROM inventories WHERE resource_class = 'VCPU' AND used > (total - reserved) * allocation_ratio"
-        )
