@@ -57,8 +57,9 @@ async def test_a_flavors_life(member, admin):
 async def test_private_flavors(member, other, admin):
     await admin.flavor("p", **{"os-flavor-access:is_public": False})
     await member("GET", "/flavors/p", status=404)
+    assert (await admin("GET", "/flavors/p/os-flavor-access"))["flavor_access"] == []
     granted = await admin("POST", "/flavors/p/action", {"addTenantAccess": {"tenant": P1}})
-    assert {"flavor_id": "p", "tenant_id": P1} in granted["flavor_access"]
+    assert granted["flavor_access"] == [{"flavor_id": "p", "tenant_id": P1}]
     await admin("POST", "/flavors/p/action", {"addTenantAccess": {"tenant": P1}}, 409)
     await member("GET", "/flavors/p")
     await other("GET", "/flavors/p", status=404)

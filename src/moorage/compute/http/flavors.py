@@ -128,12 +128,10 @@ async def _flavor(call: ComputeCall) -> Flavor:
 
 
 async def create(call: ComputeCall) -> dict[str, Any]:
-    """POST /flavors."""
+    """POST /flavors; a private one is nobody's until access is given, as upstream's is."""
     columns = _columns(call.body.flavor)
     async with call.app.database.transaction() as tx:
         made = await flavors.create(tx, **columns)
-        if not made.is_public and call.context.project_id is not None:
-            await flavors.grant(tx, made.id, call.context.project_id)
     return {"flavor": _view(call, made)}
 
 
