@@ -189,6 +189,8 @@ WRONG = (
     (*subnet(cidr="0.0.0.0/24"), "cidr"),
     (*subnet(cidr="fe80::%x/64", ip_version=6), "cidr"),
     (*subnet(cidr="fd00::/80", ip_version=6, ipv6_ra_mode="slaac", ipv6_address_mode="slaac"), "cidr"),
+    (*subnet(cidr="fd00::/80", ip_version=6, ipv6_ra_mode="slaac"), "cidr"),
+    (*subnet(cidr="fd00::/64", ip_version=6, ipv6_ra_mode="slaac", enable_dhcp=False), "enable_dhcp"),
     (*port(name=LONG), "port.name"),
     (*port(description=LONG), "port.description"),
     (*port(device_id=LONG), "port.device_id"),

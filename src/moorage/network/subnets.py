@@ -234,10 +234,14 @@ def _check_modes(spec: SubnetSpec, net: cidr.Net) -> None:
             )
     if None not in modes and modes[0] != modes[1]:
         raise errors.InvalidInput("ipv6_ra_mode and ipv6_address_mode must be equal", field="ipv6_ra_mode")
-    if spec.ipv6_address_mode in ("slaac", "dhcpv6-stateless") and net.prefixlen != 64:
+    if modes != (None, None) and not spec.enable_dhcp:
         raise errors.InvalidInput(
-            f"cidr {net} is not a /64: with ipv6_address_mode {spec.ipv6_address_mode} guests make their own addresses,"
-            " and need one",
+            "ipv6_ra_mode and ipv6_address_mode need enable_dhcp true", field="enable_dhcp"
+        )
+    if {"slaac", "dhcpv6-stateless"} & {*modes} and net.prefixlen != 64:
+        raise errors.InvalidInput(
+            f"cidr {net} is not a /64: guests that make their own addresses, as ipv6_ra_mode and ipv6_address_mode say,"
+            " need one",
             field="cidr",
         )
 
