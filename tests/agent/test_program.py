@@ -230,10 +230,12 @@ async def test_a_real_guest_on_a_real_port_outlives_kill_9_of_its_agent(host, se
 
 @pytest.fixture
 def own_logs():
-    """The program sends the process's logs to its own stream; afterwards they are as before."""
+    """The program sends the process's logs to its own stream, and sets its umask; afterwards they are as before."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    mask = os.umask(0o022)
     yield
+    os.umask(mask)
     root.handlers[:] = handlers
     root.setLevel(level)
 

@@ -1,6 +1,7 @@
 """A whole cloud at DEBUG, with secrets that are known: none of them shows up anywhere."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -8,10 +9,12 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import psutil
 
+from tests.support.agent_program import agent_of
 from tests.support.identity import Identity
 from tests.support.ports import free_ports
 
@@ -45,7 +48,7 @@ def arguments(pid: int) -> str:
 
 
 async def test_no_secret_is_logged_shown_measured_or_passed_as_an_argument(
-    identity: Identity, database_url: str, tmp_path: Path
+    identity: Identity, image_id: str, database_url: str, tmp_path: Path
 ) -> None:
     state = tmp_path / "s"
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
@@ -57,6 +60,9 @@ async def test_no_secret_is_logged_shown_measured_or_passed_as_an_argument(
         "a user's token": await identity.token("demo"),
         "an administrator's token": await identity.token("admin"),
         "a password in a request": "hunter-request",
+        "a server's password": "hunter-admin-pass",
+        "a server's user data": "hunter-user-data",
+        "its user data as they were sent": base64.b64encode(b"hunter-user-data").decode(),
     }
     config = tmp_path / "moorage.conf"
     config.touch(mode=0o600)
@@ -81,7 +87,19 @@ async def test_no_secret_is_logged_shown_measured_or_passed_as_an_argument(
             while "moorage: ready" not in log.read_text():
                 assert process.returncode is None, log.read_text()
                 await asyncio.sleep(0.1)
-        found["faults"] = await provoke(f"http://127.0.0.1:{ports['COMPUTE_PORT']}", secrets)
+        url = f"http://127.0.0.1:{ports['COMPUTE_PORT']}"
+        found["faults"] = await provoke(url, secrets)
+        async with aiohttp.ClientSession() as session:
+            api = Api(session, url, ports["NETWORK_PORT"], secrets)
+            ticket = secrets["a host's ticket"] = await api.ticket("h2")
+            agents = f"https://127.0.0.1:{ports['AGENT_PORT']}"
+            folder = tmp_path / "h2"
+            async with agent_of(agents, "h2", folder, ticket, words=("--log-level=DEBUG",)) as told:
+                await api.boot_on("h2", image_id)
+                found["arguments of the agent"] = arguments(os.getpid())
+            found["the agent's log"] = told.read_text()
+            await api.boot_on("sim-0001", image_id)
+        keys = {"h2": json.loads((folder / "identity.json").read_text())["key"]}
         bearer = {"Authorization": "Bearer hunter-metrics"}
         async with (
             aiohttp.ClientSession(headers=bearer) as session,
@@ -95,10 +113,11 @@ async def test_no_secret_is_logged_shown_measured_or_passed_as_an_argument(
     found["config show"] = shown.read_text()
     found["log"] = log.read_text()
     found["arguments of Keystone and Glance"] = arguments(os.getpid())
-    keys = {"authority": (state / "agents-ca.key").read_text()}
+    keys["authority"] = (state / "agents-ca.key").read_text()
     for path in (state / "simulated").glob("*/identity.json"):
         keys[path.parent.name] = json.loads(path.read_text())["key"]
-    assert len(keys) > 1
+    assert len(keys) == 3
+    assert "guest.spawn" in found["the agent's log"]
     secrets.update({f"the key of {name}": pem.splitlines()[1] for name, pem in keys.items()})
 
     assert "token = ***" in found["config show"]
@@ -108,6 +127,64 @@ async def test_no_secret_is_logged_shown_measured_or_passed_as_an_argument(
     for place, text in found.items():
         for name, secret in secrets.items():
             assert secret not in text, f"{name} is in the {place}"
+
+
+class Api:
+    """What it takes to boot a server, with the password and user data that are known."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, compute: str, network_port: int, secrets: Mapping[str, str]
+    ) -> None:
+        self._session = session
+        self._compute = compute
+        self._network = f"http://127.0.0.1:{network_port}/v2.0"
+        self._secrets = secrets
+
+    async def ask(self, method: str, url: str, body: Any = None, *, admin: bool = True) -> Any:
+        token = self._secrets["an administrator's token" if admin else "a user's token"]
+        headers = {"X-Auth-Token": token}
+        async with self._session.request(method, url, headers=headers, json=body) as answer:
+            assert answer.status < 300, await answer.text()
+            return await answer.json()
+
+    async def ticket(self, host: str) -> str:
+        return str((await self.ask("POST", f"{self._compute}/moorage/v1/hosts/{host}/ticket"))["ticket"])
+
+    async def boot_on(self, host: str, image: str) -> None:
+        """Boot a server there, and wait for it; the host may still be enrolling."""
+        body = {"flavor": {"name": f"f-{host}", "ram": 64, "vcpus": 1, "disk": 1}}
+        size = (await self.ask("POST", f"{self._compute}/v2.1/flavors", body))["flavor"]["id"]
+        body = {"network": {"name": f"n-{host}"}}
+        net = (await self.ask("POST", f"{self._network}/networks", body))["network"]["id"]
+        body = {"subnet": {"network_id": net, "cidr": "10.1.0.0/24", "ip_version": 4}}
+        await self.ask("POST", f"{self._network}/subnets", body)
+        async with asyncio.timeout(180):
+            while host not in {
+                each["host"]
+                for each in (await self.ask("GET", f"{self._compute}/v2.1/os-services"))["services"]
+                if each["state"] == "up"
+            }:
+                await asyncio.sleep(0.1)
+            body = {
+                "server": {
+                    "name": "s",
+                    "imageRef": image,
+                    "flavorRef": size,
+                    "networks": [{"uuid": net}],
+                    "availability_zone": f"nova:{host}",
+                    "adminPass": self._secrets["a server's password"],
+                    "user_data": self._secrets["its user data as they were sent"],
+                    "config_drive": True,
+                }
+            }
+            made = (await self.ask("POST", f"{self._compute}/v2.1/servers", body))["server"]
+            assert made["adminPass"] == self._secrets["a server's password"]
+            while True:
+                server = (await self.ask("GET", f"{self._compute}/v2.1/servers/{made['id']}"))["server"]
+                if server["status"] == "ACTIVE":
+                    break
+                assert server["status"] == "BUILD", server
+                await asyncio.sleep(0.1)
 
 
 async def provoke(url: str, secrets: Mapping[str, str]) -> str:

@@ -6,7 +6,8 @@ from typing import Any, Literal
 import msgspec
 from oslo_config import cfg
 
-from moorage.core.config import Group
+from moorage.core.config import OTHERS_SECRET, Group
+from moorage.core.secrets import check_modes
 
 _OPTS = [
     cfg.StrOpt(
@@ -19,14 +20,18 @@ _OPTS = [
     cfg.StrOpt(
         "state_dir",
         default="/var/lib/moorage-agent",
-        help="Folder of the identity, the journal, the images and the guests. Nothing is written elsewhere.",
+        help="Folder of the identity, the journal, the images and the guests; mode 0700. Nothing is written elsewhere.",
     ),
     cfg.StrOpt(
         "enroll_token",
         secret=True,
-        help="Ticket of `moorage host enroll`; needed until the host has an identity, and to give it a new one.",
+        help="Ticket of `moorage host enroll`; needed until the host has an identity, and to give it a new one. A secret: "
+        "as an argument everybody on the host could read it.",
     ),
-    cfg.StrOpt("enroll_token_file", help="A file with the ticket, instead of enroll_token."),
+    cfg.StrOpt(
+        "enroll_token_file",
+        help="A file with the ticket, instead of enroll_token; not readable by everybody.",
+    ),
     cfg.StrOpt("hypervisor", default="qemu", choices=["qemu", "simulated"], help="What runs the guests."),
     cfg.StrOpt("datapath", default="ovn", choices=["ovn", "simulated"], help="What plugs their ports."),
     cfg.FloatOpt("heartbeat", default=10.0, min=0.1, help="Seconds between two reports."),
@@ -112,11 +117,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, default_host: str) -> "Settings":
-        """Settings from configuration; a token file is read here. Raises OSError when it cannot be."""
+        """Settings from configuration; a token file is read here.
+
+        Raises OSError where it cannot be read, TooOpen where everybody can.
+        """
         group = conf.agent
         values: dict[str, Any] = {name: getattr(group, name) for name in cls.__struct_fields__}
         if group.enroll_token is None and group.enroll_token_file:
-            values["enroll_token"] = Path(group.enroll_token_file).read_text(encoding="utf-8").strip()
+            file = Path(group.enroll_token_file).resolve()
+            check_modes([file], OTHERS_SECRET)
+            values["enroll_token"] = file.read_text(encoding="utf-8").strip()
         values["host"] = group.host or default_host
         values["state_dir"] = Path(group.state_dir).absolute()
         values["image_dir"] = Path(group.image_dir).absolute() if group.image_dir else None

@@ -53,7 +53,7 @@ def propose(folder: Path) -> str:
         return (folder / _PROPOSAL).read_text(encoding="ascii")
     except FileNotFoundError:
         made = new_key()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_secret(folder / _PROPOSAL, made.encode("ascii"))
         return made
 

@@ -75,7 +75,7 @@ class Joining:
         if ticket is None:
             message = (
                 f"host {settings.host} has no identity in {settings.state_dir} and no ticket: "
-                "have one made with `moorage host enroll` and give it as enroll_token"
+                "have one made with `moorage host enroll` and name its file in enroll_token_file"
             )
             raise BadRequest(message, field="enroll_token")
         return ticket

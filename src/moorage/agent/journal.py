@@ -188,7 +188,7 @@ class FileJournal:
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._connection is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._connection = sqlite3.connect(self._path)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")

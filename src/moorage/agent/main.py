@@ -21,6 +21,7 @@ from moorage.agent.hypervisors.qemu import QemuHypervisor
 from moorage.agent.hypervisors.simulated import Behaviour, SimulatedHypervisor
 from moorage.agent.journal import FileJournal
 from moorage.agent.link import Transport
+from moorage.agent.state import prepare
 from moorage.core import config, log
 from moorage.core.errors import MoorageError
 
@@ -68,6 +69,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default="INFO")
     parser.add_argument("--log-json", action="store_true")
     given = parser.parse_args(argv)
+    # Whatever it writes, and QEMU in its name, is its own account's alone.
+    os.umask(0o077)
     log.configure(level=given.log_level, json=given.log_json)
     # Options on the command line go the way of the environment, which converts their types.
     environ = dict(os.environ)
@@ -80,8 +83,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     status = 0
     try:
         conf = config.load(options(), files=given.config_file, environ=environ)
+        config.check_files(options(), conf)
         settings = Settings.of(conf, socket.gethostname())
-        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        prepare(settings.state_dir)
         if settings.netns:
             # Before any thread exists: a thread is in the namespace of the one that started it.
             netns.setns(settings.netns)

@@ -55,7 +55,7 @@ def host_show(name: str, cloud: CloudName = ADMIN) -> None:
 def host_enroll(name: str, cloud: CloudName = ADMIN) -> None:
     """Print a ticket with which the agent of host NAME enrols, once and within an hour.
 
-    It is a secret. Give it to the agent as enroll_token, or in the file that enroll_token_file names. It also tells
+    It is a secret. Give it to the agent in the file that its option enroll_token_file names. It also tells
     the agent which control plane to trust.
     """
     typer.echo(failing(lambda: Control(cloud).post(f"{_path(name)}/ticket")["ticket"]))

@@ -16,6 +16,8 @@ from oslo_config import cfg
 from moorage.core.secrets import check_modes, masked
 
 Group = tuple[str, list[cfg.Opt]]
+OTHERS_SECRET = 0o027
+"""What others may not do with a file that an operator has put a secret into: its group may read it."""
 
 
 def load(
@@ -85,7 +87,7 @@ def file_of(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt) -> str | None:
 def check_files(groups: Iterable[Group], conf: cfg.ConfigOpts) -> None:
     """Raise TooOpen where everybody may read, or others write, a file that sets a secret."""
     files = {file_of(conf, group, opt) for group, opts in groups for opt in opts if opt.secret}
-    check_modes([Path(file) for file in sorted(files - {None}, key=str) if file], 0o027)
+    check_modes([Path(file) for file in sorted(files - {None}, key=str) if file], OTHERS_SECRET)
 
 
 def sample(groups: Iterable[Group]) -> str:

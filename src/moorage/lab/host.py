@@ -64,7 +64,7 @@ class LabHost:
         if self.pid("agent") is not None:
             return
         home = self.folder / "agent"
-        home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
         config = self._write_agent_config(home, link)
         source = str(Path(moorage.__file__).parents[1])
         pid = start_daemon("ip", "netns", "exec", self.namespace, sys.executable, "-m", "moorage.agent.main",

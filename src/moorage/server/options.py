@@ -60,7 +60,8 @@ def options() -> list[Group]:
         cfg.StrOpt(
             "state",
             default="/var/lib/moorage",
-            help="Folder of everything that outlives the process; mode 0700.",
+            help="Folder of everything that outlives the process. Other accounts may pass through it (mode 0711), and read no "
+            "secret in it.",
         ),
         cfg.StrOpt(
             "database_url",

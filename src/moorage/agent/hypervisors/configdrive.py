@@ -9,6 +9,7 @@ import msgspec
 from pycdlib import PyCdlib
 
 from moorage.agent.errors import Refused
+from moorage.core.files import write_secret
 from moorage.wire.messages import ConfigDrive
 
 _FOLDER = ("openstack", "latest")
@@ -44,8 +45,9 @@ def write(drive: ConfigDrive, path: Path) -> None:
                 rr_name=name,
                 joliet_path="/" + "/".join((*_FOLDER, name)),
             )
-        new = path.with_suffix(".new")
-        iso.write(str(new))
-        new.rename(path)
+        made = io.BytesIO()
+        iso.write_fp(made)
+        # User data may be a secret, and often is.
+        write_secret(path, made.getvalue())
     finally:
         iso.close()

@@ -52,7 +52,7 @@ class ImageCache:
         async with self._locks.setdefault(name, asyncio.Lock()):
             if path.exists():
                 return path
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             async with _file_lock(self._folder / f"{name}.lock"):
                 if not path.exists():
                     await self._download(image, path)

@@ -69,7 +69,7 @@ class QemuHypervisor:
         _, out, _ = await process.run(self.program, "--version")
         self.version = parse_version(out)
         self.accelerator = choose_accelerator(self._settings.accelerator)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._images = ImageCache(self._settings.image_dir or self._settings.state_dir / "images", download)
         for state in await self.guests():
             self._watch(state.server_id)
@@ -91,7 +91,7 @@ class QemuHypervisor:
             message = "this host boots guests from images only"
             raise Refused(message, code="agent.no_image")
         folder = self._path(request.server_id)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         guest = Guest(
             server_id=request.server_id,
             name=request.name,

@@ -57,7 +57,7 @@ class SimulatedHypervisor:
         """Read the records back."""
         if self._folder is None:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for path in self._folder.glob("*.json"):
             guest = msgspec.json.decode(path.read_bytes(), type=SimulatedGuest)
             self._guests[guest.server_id] = guest
