@@ -1,8 +1,11 @@
 """The embedded PostgreSQL, where it starts slowly."""
 
+import fcntl
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,3 +55,21 @@ def test_a_start_that_takes_longer_than_the_wheel_waits_is_waited_for(
     with psycopg.connect(server.url()) as connection:
         assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
     assert hasty == 0
+
+
+@pytest.mark.parametrize("runtime", [None, "/nowhere"])
+def test_two_clouds_on_a_machine_do_not_wait_for_each_other(runtime: str | None) -> None:
+    program = (
+        "import sys, pathlib; from moorage.store.embedded import EmbeddedPostgres, FAST;"
+        "server = EmbeddedPostgres(pathlib.Path(sys.argv[1]) / 'data', FAST); server.start(); server.stop()"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    if runtime is not None:
+        environment["XDG_RUNTIME_DIR"] = runtime
+    # Where the wheel finds no folder of its own it takes this file, which another cloud may hold for minutes.
+    with (
+        tempfile.TemporaryDirectory(prefix="moorage-pg-") as folder,
+        Path(tempfile.gettempdir(), ".lockfile").open("a") as lock,
+    ):
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        subprocess.run([sys.executable, "-c", program, folder], env=environment, check=True, timeout=240)

