@@ -8,12 +8,14 @@ import pytest
 
 from moorage.core.errors import Unavailable
 from moorage.core.ids import new_id
+from moorage.placement import providers
 from moorage.placement.following import Follower
 from moorage.placement.index import Index
 from moorage.placement.ledger import Ledger
 from moorage.placement.model import Inventory
-from moorage.store.database import Database
+from moorage.store.database import Database, Tx
 from tests.support.blocking import until_blocked
+from tests.support.mirror import known, stored
 
 LEDGER = Ledger()
 
@@ -57,3 +59,32 @@ async def test_a_look_at_the_log_that_ends_half_way_is_taken_again(database: Dat
         provider: (int(column.capacity[column.at[row]]), int(column.used[column.at[row]]))
         for provider, row in columns.row_of.items()
     } == {known: (4, 3), new: (4, 0)}
+
+
+async def test_providers_that_change_places_while_the_log_is_read_are_never_lost(database: Database) -> None:
+    index = Index()
+    follower = Follower(database, index, None)
+    upper, lower, leaf = [await host(database) for _ in range(3)]
+
+    async def move(tx: Tx, uuid: str, parent: str | None) -> None:
+        await providers.update_provider(
+            tx, provider=uuid, name=uuid, parent=parent, keep_parent=False, reparent=True
+        )
+
+    async with database.transaction() as tx:
+        await move(tx, leaf, lower)
+        await move(tx, lower, upper)
+    await follower.catch_up()
+    async with database.transaction() as tx:
+        await LEDGER.set_aggregates(tx, upper, [new_id()])
+    # The look knows of `upper` alone, and reads it when it is below `lower` already.
+    async with database.transaction() as tx:
+        await tx.execute("LOCK TABLE provider_traits IN ACCESS EXCLUSIVE MODE")
+        look = asyncio.create_task(follower.catch_up())
+        await until_blocked(database)
+        await move(tx, lower, None)
+        await move(tx, upper, lower)
+    await look
+    assert set(index.columns.row_of) == {upper, lower, leaf}
+    await follower.catch_up()
+    assert known(index.columns) == await stored(database)

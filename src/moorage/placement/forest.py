@@ -146,12 +146,34 @@ def _lay_out(columns: Columns, shaped: dict[str, Node], lost: set[str]) -> None:
         del nodes[provider]
     for tree in trees:
         _kill(columns, tree)
+    _append_all(columns, nodes, number_of)
+    columns.layout += 1
+
+
+def _append_all(columns: Columns, nodes: Mapping[str, Node], number_of: Mapping[str, int]) -> None:
     children: dict[str | None, list[Node]] = {}
     for node in nodes.values():
         children.setdefault(node.parent_id if node.parent_id in nodes else None, []).append(node)
     for root in children.get(None, ()):
         _append(columns, root, children, number_of.get(root.id))
-    columns.layout += 1
+    for node in nodes.values():
+        if node.id not in columns.row_of:
+            root = _in_ring(nodes, node)
+            children[root.parent_id].remove(root)
+            _append(columns, root, children, number_of.get(root.id))
+
+
+def _in_ring(nodes: Mapping[str, Node], node: Node) -> Node:
+    """Return the first provider above one without a root that is below itself.
+
+    It was read after it had moved, and one above it is known only as it was before: that one is in the log too, and the
+    ring is cut here until it is read.
+    """
+    seen: set[str] = set()
+    while node.id not in seen:
+        seen.add(node.id)
+        node = nodes[node.parent_id or ""]
+    return node
 
 
 def _concerned(columns: Columns, shaped: Mapping[str, Node], lost: set[str]) -> list[int]:
