@@ -1,10 +1,12 @@
 """``moorage up`` as a program of its own: its state folder, its ports, its log, its end by any signal."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,9 @@ class MoorageUp:
             **{f"MOORAGE_{name.upper()}": str(value) for name, value in settings.items()},
         }
         self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0
+        self._by: tuple[str, ...] = ()
+        self._client = {"OS_CLIENT_CONFIG_FILE": str(state / "clouds.yaml")}
 
     @property
     def pid(self) -> int:
@@ -49,31 +54,55 @@ class MoorageUp:
 
     def start(self) -> None:
         """Start it, and return when it says that it is ready; raises AssertionError with its log when it ends."""
-        self.state.mkdir(parents=True, exist_ok=True)
-        began = self.log.stat().st_size if self.log.exists() else 0
-        command = [sys.executable, "-m", "moorage.cli.main", "up"]
+        self.begin()
+        self.reach(lambda: b"moorage: ready" in self.said(), "it says that it is ready")
+
+    def begin(self) -> None:
+        """Start it, in a session of its own as a terminal's foreground is a group of its own."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._began = self.log.stat().st_size if self.log.exists() else 0
+        command = [*self._by, sys.executable, "-m", "moorage.cli.main", "up"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environ
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environ,
+                start_new_session=True,
             )
-        limit = time.monotonic() + START_PATIENCE
-        while b"moorage: ready" not in self.said(began):
-            ended = self._process.poll()
-            assert ended is None, f"moorage up ended with {ended}: {self.said(began)[-4000:].decode()}"
-            assert time.monotonic() < limit, f"moorage up is not ready: {self.said(began)[-4000:].decode()}"
-            time.sleep(0.05)
 
-    def said(self, since: int = 0) -> bytes:
-        """Its log, from a byte on."""
-        return self.log.read_bytes()[since:]
+    def reach(self, moment: Callable[[], bool], what: str) -> None:
+        """Return at a moment of its start; raises AssertionError with its log when it ends before."""
+        assert self._process is not None
+        limit = time.monotonic() + START_PATIENCE
+        while not moment():
+            ended = self._process.poll()
+            assert ended is None, f"moorage up ended with {ended}: {self.said()[-4000:].decode()}"
+            assert time.monotonic() < limit, f"not in time: {what}: {self.said()[-4000:].decode()}"
+            time.sleep(0.01)
+
+    def said(self) -> bytes:
+        """Its log since it was started last."""
+        return self.log.read_bytes()[self._began :]
 
     def kill(self) -> None:
         """kill -9, of this process alone."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """Ctrl-C; its exit status."""
+        """``kill -INT``; its exit status."""
         return self._end(signal.SIGINT)
+
+    def interrupt(self, times: int) -> int:
+        """Ctrl-C as a terminal does it, to all that runs in the foreground; its exit status."""
+        process, self._process = self._process, None
+        assert process is not None
+        for _ in range(times):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.05)
+        return process.wait(120)
 
     def _end(self, number: signal.Signals) -> int:
         process, self._process = self._process, None
@@ -84,9 +113,9 @@ class MoorageUp:
 
     def command(self, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """``moorage WORDS`` as its administrator."""
-        environ = {**self._environ, "OS_CLIENT_CONFIG_FILE": str(self.state / "clouds.yaml")}
+        environ = {**self._environ, **self._client}
         return subprocess.run(
-            [sys.executable, "-m", "moorage.cli.main", *words],
+            [*self._by, sys.executable, "-m", "moorage.cli.main", *words],
             env=environ,
             capture_output=True,
             text=True,
@@ -113,3 +142,28 @@ def processes_of(state: Path) -> dict[int, str]:
         if str(state) in words:
             found[int(entry.parent.name)] = words
     return found
+
+
+class OrdinaryUp(MoorageUp):
+    """The same by an ordinary user with the home folder ``home``, who names no state folder."""
+
+    #: It may read what it is run from, wherever that is, and write nothing but its own.
+    BY = (
+        *(
+            "setpriv",
+            "--reuid=nobody",
+            "--regid=nogroup",
+            "--clear-groups",
+            "--inh-caps=-all,+dac_read_search",
+        ),
+        *("--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search"),
+    )
+
+    def __init__(self, home: Path, **options: object) -> None:
+        super().__init__(home / ".local" / "state" / "moorage", **options)
+        self.log = home / "cloud.log"
+        self._by = self.BY
+        self._client = {}
+        for name in ("OS_CLIENT_CONFIG_FILE", "MOORAGE_STATE", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+            self._environ.pop(name, None)
+        self._environ["HOME"] = str(home)

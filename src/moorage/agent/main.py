@@ -54,7 +54,8 @@ async def _until_told(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(serve(settings), name="agent")
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+        # Once: a second signal would cut short what the first one lets end in order.
+        loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
     with contextlib.suppress(asyncio.CancelledError):
         await task
 

@@ -27,7 +27,6 @@ from moorage.core.memory import settle
 from moorage.lab.commands import app as lab_app
 
 if TYPE_CHECKING:
-    from moorage.server.allinone import AllInOne
     from moorage.server.cloud import Cloud
 
 app = typer.Typer(
@@ -87,7 +86,20 @@ def up(config_file: ConfigFiles = None) -> None:
     from moorage.server.allinone import AllInOne  # noqa: PLC0415  see the module's text
 
     conf = serving(config_file)
-    failing(lambda: _run(_up(AllInOne(conf, lambda line: typer.echo(f"moorage: {line}", err=True)))))
+    from moorage.cli.serving import serve  # noqa: PLC0415
+
+    allinone = AllInOne(conf, _say)
+
+    def ready(cloud: "Cloud") -> None:
+        _settled(cloud)
+        state = allinone.state
+        _say(
+            f"ready. compute {cloud.url('compute')}/v2.1, placement {cloud.url('placement')}, "
+            f"network {cloud.url('network')}"
+        )
+        _say(f"export OS_CLIENT_CONFIG_FILE={state.clouds} OS_CLOUD=moorage (administrator: {ADMIN})")
+
+    failing(lambda: serve(allinone.running(), ready, lambda: _say("stopping")))
 
 
 @app.command()
@@ -103,56 +115,29 @@ def conductor(config_file: ConfigFiles = None) -> None:
 
 
 def _role(name: str, config_file: list[Path] | None) -> None:
-    from moorage.server import programs  # noqa: PLC0415  see the module's text
+    from moorage.cli.serving import serve  # noqa: PLC0415  see the module's text
+    from moorage.server import programs  # noqa: PLC0415
     from moorage.server.cloud import Role  # noqa: PLC0415
 
     conf = serving(config_file)
 
-    async def serve() -> None:
-        async with programs.running(conf, Role(name)) as cloud:
-            _reloading(cloud)
-            settle()
-            listening = "".join(f", {api} {cloud.url(api)}" for api in cloud.ports)
-            typer.echo(f"moorage: {name} is ready{listening}", err=True)
-            await _told_to_stop()
+    def ready(cloud: "Cloud") -> None:
+        _settled(cloud)
+        listening = "".join(f", {api} {cloud.url(api)}" for api in cloud.ports)
+        _say(f"{name} is ready{listening}")
 
-    failing(lambda: _run(serve()))
+    failing(lambda: serve(programs.running(conf, Role(name)), ready))
 
 
-def _reloading(cloud: "Cloud") -> None:
-    """SIGHUP looks at files that may have changed."""
+def _settled(cloud: "Cloud") -> None:
+    """It is up: SIGHUP looks at files that may have changed, and memory stays as it is."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, cloud.reload)
+    settle()
 
 
-async def _told_to_stop() -> None:
-    """SIGINT or SIGTERM."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
-
-
-def _run(main: Any) -> None:
-    import uvloop  # noqa: PLC0415  only the server needs it
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
-
-
-async def _up(allinone: "AllInOne") -> None:
-    stopped = asyncio.create_task(_told_to_stop())
-    async with allinone.running() as cloud:
-        _reloading(cloud)
-        settle()
-        state = allinone.state
-        typer.echo(
-            f"moorage: ready. compute {cloud.url('compute')}/v2.1, placement {cloud.url('placement')}, "
-            f"network {cloud.url('network')}\n"
-            f"moorage: export OS_CLIENT_CONFIG_FILE={state.clouds} OS_CLOUD=moorage (administrator: {ADMIN})",
-            err=True,
-        )
-        await stopped
+def _say(line: str) -> None:
+    """A line for people, beside the log."""
+    typer.echo(f"moorage: {line}", err=True)
 
 
 @app.command(
@@ -263,6 +248,8 @@ def audit(cloud: CloudName = ADMIN) -> None:
 
 def main() -> None:
     """The console script."""
+    # Where the lab's programs are; a root that came by `su` may not have it.
+    os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         app()
 

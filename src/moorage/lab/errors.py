@@ -3,6 +3,7 @@
 LabError
 ├─ LabFileError      the YAML file is wrong; ``field`` names the place
 ├─ LabUnavailable    this machine lacks a privilege or a program; ``missing`` lists them
+├─ LabGivenUp        who asked for it does not want it any more
 └─ CommandFailed     a program we ran answered with an error; ``argv`` and ``output`` say which
 """
 
@@ -35,6 +36,12 @@ class LabUnavailable(LabError):
     def __init__(self, missing: list[str]) -> None:
         super().__init__(f"a lab cannot run here: {'; '.join(missing)}", missing=missing)
         self.missing = missing
+
+
+class LabGivenUp(LabError):
+    """Whoever asked for the lab was told to stop before it stood; what stands is left."""
+
+    code = "lab.given_up"
 
 
 class CommandFailed(LabError):

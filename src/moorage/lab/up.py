@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
@@ -16,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.lab import model, netns, underlay
-from moorage.lab.errors import LabError, LabUnavailable
+from moorage.lab.errors import LabError, LabGivenUp, LabUnavailable
 from moorage.lab.host import PARTS, AgentLink, LabHost
 from moorage.lab.model import Lab
 from moorage.lab.names import Names, names_of, processes_in
@@ -30,6 +31,13 @@ _PROGRAMS = {
     "ip": "iproute2",
     "ethtool": "ethtool",
     "ovs-vswitchd": "openvswitch-switch",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovsdb-server": "openvswitch-common",
+    "ovsdb-tool": "openvswitch-common",
+    "ovn-northd": "ovn-central",
+    "ovn-nbctl": "ovn-common",
+    "ovn-sbctl": "ovn-common",
+    "ovn-appctl": "ovn-common",
     "ovn-controller": "ovn-host",
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
@@ -69,7 +77,7 @@ def problems() -> list[str]:
     missing = [
         f"no {program} (apt-get install {package})"
         for program, package in _PROGRAMS.items()
-        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None
+        if shutil.which(program) is None
     ]
     return (["not root"] if os.geteuid() != 0 else []) + missing
 
@@ -82,13 +90,15 @@ def up(
     control_url: str | None = None,
     enroll: Enroll | None = None,
     progress: Progress = quiet,
+    given_up: threading.Event | None = None,
 ) -> Record:
     """Build the lab of ``file`` with ``state`` as its folder; what runs already is left as it is.
 
     ``southbound`` is the OVSDB address of OVN's Southbound database; without it the lab runs a central of its own in
     ``state/ovn``.  ``control_url`` is where agents find the control plane (``https+unix:///...`` works, as namespaces
     share the file system); without it no agents are started.  ``enroll`` is asked once for a host without an identity.
-    Raises LabUnavailable, LabFileError, CommandFailed; LabError when another lab is in ``state``.
+    Raises LabUnavailable, LabFileError, CommandFailed; LabError when another lab is in ``state``; LabGivenUp where
+    ``given_up`` is set before the next host is begun.
     """
     missing = problems()
     if missing:
@@ -103,6 +113,8 @@ def up(
         progress(f"lab {lab.name}: switches of {len(lab.racks)} racks and the spine")
         underlay.build(lab, names)
         for host in hosts(record, names):
+            if given_up is not None and given_up.is_set():
+                raise LabGivenUp(f"the lab was given up before its host {host.name}")
             _raise_host(host, record, enroll, progress)
     return record
 

@@ -9,8 +9,10 @@ hosts        the lab, or simulated hosts in this process
 import asyncio
 import contextlib
 import fcntl
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from oslo_config import cfg
@@ -27,6 +29,7 @@ from moorage.lab.ovn import OvnCentral
 from moorage.server import migrations
 from moorage.server.cloud import Cloud, Identity, database_of, operators_identity
 from moorage.server.state import StateFolder, StateUnusable
+from moorage.server.threads import abandonable, ended
 from moorage.server.tls import base_url
 from moorage.store.embedded import EmbeddedPostgres
 
@@ -59,7 +62,6 @@ class AllInOne:
             cloud = await self._cloud(stack, url, identity)
             await self._bring_hosts(stack, cloud, hosts)
             yield cloud
-            self.say("stopping")
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -73,15 +75,16 @@ class AllInOne:
     async def _postgres(self, stack: AsyncExitStack) -> str:
         conf = self.conf
         if conf.database_url:
-            await asyncio.to_thread(migrations.upgrade, conf.database_url)
+            await abandonable(partial(migrations.upgrade, conf.database_url))
             return str(conf.database_url)
         self.say("PostgreSQL (embedded)")
         server = EmbeddedPostgres(self.state.postgres)
-        await asyncio.to_thread(server.start)
         stack.push_async_callback(asyncio.to_thread, server.stop)
-        await asyncio.to_thread(server.create, "moorage")
+        await ended(server.start, give_up=server.give_up)
+        # Threads that ask it something end with it.
+        await abandonable(partial(server.create, "moorage"))
         url = server.url("moorage")
-        await asyncio.to_thread(migrations.upgrade, url)
+        await abandonable(partial(migrations.upgrade, url))
         return url
 
     def _hosts_kind(self) -> str:
@@ -96,7 +99,7 @@ class AllInOne:
     async def _ovn(self) -> None:
         self.say("OVN central")
         central = OvnCentral(self.state.ovn)
-        await central.start()
+        await ended(central.start_now, give_up=lambda: False)
         for option, value in (("ovn_nb", central.nb_socket), ("ovn_sb", central.sb_socket)):
             if not self.conf.network[option]:
                 self.conf.set_override(option, value, "network")
@@ -159,7 +162,13 @@ class AllInOne:
             return asyncio.run_coroutine_threadsafe(_ticket(cloud, host), loop).result(30)
 
         file = Path(self.conf.lab_file) if self.conf.lab_file else lab_model.default_file()
-        await asyncio.to_thread(
+        given_up = threading.Event()
+
+        def give_up() -> bool:
+            given_up.set()
+            return False
+
+        build = partial(
             lab.up,
             file,
             self.state.lab,
@@ -167,7 +176,9 @@ class AllInOne:
             control_url=f"https+unix://{self.state.agent_socket}",
             enroll=enroll,
             progress=self.say,
+            given_up=given_up,
         )
+        await ended(build, give_up=give_up)
 
 
 def addresses(conf: cfg.ConfigOpts) -> Addresses:

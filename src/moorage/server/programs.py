@@ -4,15 +4,16 @@ They need a PostgreSQL by URL whose schema is up to date (``moorage db upgrade``
 There may be any number of each. One that cannot begin ends with its reason: whoever supervises it starts it again.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from oslo_config import cfg
 
 from moorage.core.errors import MoorageError
 from moorage.server import migrations
 from moorage.server.cloud import Cloud, Role, database_of, operators_identity
+from moorage.server.threads import abandonable
 
 
 class NotConfigured(MoorageError):
@@ -45,7 +46,7 @@ async def running(conf: cfg.ConfigOpts, role: Role) -> AsyncIterator[Cloud]:
     async with AsyncExitStack() as stack:
         await database.open()
         stack.push_async_callback(database.close)
-        if behind := await asyncio.to_thread(migrations.missing, conf.database_url):
+        if behind := await abandonable(partial(migrations.missing, conf.database_url)):
             raise SchemaBehind(
                 f"the database lacks the revisions {', '.join(behind)}: run `moorage db upgrade` first"
             )

@@ -3,8 +3,11 @@
 It listens on a unix socket only. Started as root it runs under an unprivileged account, made by the wheel.
 """
 
+import contextlib
 import os
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +16,8 @@ from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
+
+from moorage.store.errors import StoreUnavailable
 
 # A control plane's rows matter: durability stays on. Values are for a small machine and may be raised.
 SETTINGS: Mapping[str, str] = {
@@ -36,6 +41,10 @@ FAST: Mapping[str, str] = {
 _PATIENCE = 600.0
 # Seconds in which a server that was begun takes its folder.
 _APPEARS = 2.0
+# Seconds to stop in: its last checkpoint writes what was changed since the one before.
+_STOPS = 60.0
+# Seconds without a program of ours after which a start that was given up runs no other.
+_QUIET = 1.0
 
 
 class EmbeddedPostgres:
@@ -45,16 +54,38 @@ class EmbeddedPostgres:
         self.data = data
         self._settings = settings
         self._server: Any = None
+        self._given_up = threading.Event()
+        self._busy = 0.0
 
     def start(self) -> None:
-        """Initialise the folder if it is new, and start. Blocks for about a second."""
+        """Initialise the folder if it is new, and start. Blocks for about a second.
+
+        Raises StoreUnavailable where another thread gives it up meanwhile; nothing runs then.
+        """
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         get_server = _wheel(self.data.with_name(self.data.name + "-run"))
         self._server = get_server(self.data, cleanup_mode=None, start=False)
         self._begin()
         if self._write_settings():
-            self._server.stop()
+            self.stop()
             self._begin()
+
+    def give_up(self) -> bool:
+        """Have a ``start`` in another thread end. To be called until it is True or that thread has ended; returns at once.
+
+        True: nothing runs any more and nothing will, whatever the thread still waits for (the wheel waits for ever for a
+        server that ended before it looked).
+        """
+        now = time.monotonic()
+        if not self._given_up.is_set():
+            self._given_up.set()
+            self._busy = now
+        pid = self._postmaster()
+        if pid is not None:
+            _tell(pid, signal.SIGINT)
+        if pid is not None or _children():
+            self._busy = now
+        return now - self._busy > _QUIET
 
     def _write_settings(self) -> bool:
         path = self.data / "postgresql.auto.conf"
@@ -71,26 +102,31 @@ class EmbeddedPostgres:
     def _begin(self) -> None:
         # The wheel gives up after ten seconds. PostgreSQL goes on starting, and is adopted once it is ready.
         limit = time.monotonic() + _PATIENCE
-        given_up = False
-        while True:
+        left_behind = False
+        while not self._given_up.is_set():
             try:
                 self._server.start()
             except subprocess.TimeoutExpired:
                 if time.monotonic() > limit:
                     raise
-                given_up = True
+                left_behind = True
             except subprocess.CalledProcessError:
-                # The one that was given up may have taken the folder only now, and has kept this one out.
-                if not given_up:
+                # The one that was left behind may have taken the folder only now, and has kept this one out.
+                if not left_behind and not self._given_up.is_set():
                     raise
-                given_up = False
+                left_behind = False
             else:
-                return
-            self._wait_for_one_given_up(limit)
+                break
+            self._wait_for_one_left_behind(limit)
+        if self._given_up.is_set():
+            self.stop()
+            raise StoreUnavailable("the start of PostgreSQL was given up")
 
-    def _wait_for_one_given_up(self, limit: float) -> None:
+    def _wait_for_one_left_behind(self, limit: float) -> None:
         appears = time.monotonic() + _APPEARS
         while (ready := self._ready()) is not True and time.monotonic() < limit:
+            if self._given_up.is_set():
+                return
             if ready is None and time.monotonic() > appears:
                 return
             time.sleep(0.05)
@@ -104,11 +140,37 @@ class EmbeddedPostgres:
             return None
         return len(lines) == 8 and lines[7].strip() == "ready"
 
+    def _postmaster(self) -> int | None:
+        """The process that has the folder, in whatever state it is."""
+        try:
+            pid = int((self.data / "postmaster.pid").read_text().split()[0])
+        except (FileNotFoundError, IndexError, ValueError):
+            return None
+        return pid if self._is_ours(pid) else None
+
+    def _is_ours(self, pid: int) -> bool:
+        """Whether the process lives and is PostgreSQL on this folder: a number may have been given to another since."""
+        try:
+            return os.fsencode(self.data.resolve()) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
     def stop(self) -> None:
-        """Stop the server in order; the data stays."""
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
+        """Stop the server in order, one that still starts too; the data stays.
+
+        By signals and not by pg_ctl: that one is of our process group, and a second Ctrl-C would end it half-way.
+        """
+        pid = self._postmaster()
+        if pid is None:
+            return
+        _tell(pid, signal.SIGINT)
+        limit = time.monotonic() + _STOPS
+        while self._is_ours(pid):
+            if time.monotonic() > limit:
+                # What is lost with it is in the log of changes, which the next start reads.
+                _tell(pid, signal.SIGQUIT)
+                limit += _STOPS
+            time.sleep(0.02)
 
     def url(self, database: str = "postgres") -> str:
         """The URL of one of its databases."""
@@ -142,3 +204,13 @@ def _wheel(runtime: Path) -> Callable[..., Any]:
             os.environ["XDG_RUNTIME_DIR"] = before
     found: Callable[..., Any] = get_server
     return found
+
+
+def _children() -> bool:
+    """Whether a program runs that this process began."""
+    return any(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+
+
+def _tell(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
