@@ -11,6 +11,7 @@ from keystoneauth1 import exceptions, session
 from keystoneauth1.identity import v3
 
 from moorage.core.errors import MoorageError
+from moorage.core.places import state_folder
 
 CloudName = Annotated[str, typer.Option("--cloud", envvar="OS_CLOUD_ADMIN", help="Entry in clouds.yaml.")]
 ADMIN = "moorage-admin"
@@ -75,7 +76,7 @@ def _entry(cloud: str) -> dict[str, Any]:
         os.environ.get("OS_CLIENT_CONFIG_FILE"),
         "clouds.yaml",
         "~/.config/openstack/clouds.yaml",
-        os.path.join(os.environ.get("MOORAGE_STATE", "/var/lib/moorage"), "clouds.yaml"),  # noqa: PTH118
+        str(state_folder() / "clouds.yaml"),
     ]
     for candidate in filter(None, candidates):
         path = Path(candidate).expanduser()

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from moorage.core.errors import MoorageError
+from moorage.core.places import default_state
 from moorage.lab import clients, demo, image, model, probe, up
 from moorage.lab.ovn import OvnCentral
 from moorage.lab.shell import run
@@ -22,7 +23,7 @@ app = typer.Typer(
 probes = typer.Typer(help="A client in a tenant network, on one of the lab's hosts.", no_args_is_help=True)
 app.add_typer(probes, name="probe")
 
-DEFAULT_STATE = Path("/var/lib/moorage")
+DEFAULT_STATE = default_state()
 
 State = Annotated[
     Path, typer.Option(envvar="MOORAGE_STATE", help="The cloud's state folder; the lab is in 'lab' below it.")
@@ -93,6 +94,8 @@ def lab_status(*, state: State = DEFAULT_STATE) -> None:
         found = up.status(lab_state(state))
     if found.name is None:
         typer.echo(f"no lab in {lab_state(state)}")
+        for namespace in found.namespaces:
+            typer.echo(f"namespace {namespace} is left of one: `moorage lab down` removes it")
         raise typer.Exit(1)
     table = Table("host", "rack", "address", "running", "missing", "guests")
     for host in found.hosts:
@@ -130,10 +133,11 @@ def lab_demo(
     state: State = DEFAULT_STATE,
     cloud: Annotated[str, typer.Option(help="The user's entry in clouds.yaml.")] = "moorage",
     admin_cloud: Annotated[str, typer.Option(help="The administrator's entry.")] = "moorage-admin",
+    keep: Annotated[bool, typer.Option(help="Say at the end how to go on with the cloud.")] = True,
 ) -> None:
     """Boot three servers as a user would, reach one, and delete one."""
     with _said():
-        demo.Demo(clients.Clouds(state.absolute(), cloud, admin_cloud), typer.echo).run()
+        demo.Demo(clients.Clouds(state.absolute(), cloud, admin_cloud), typer.echo, keep=keep).run()
 
 
 @app.command("wait")

@@ -10,6 +10,7 @@ from moorage.compute import config as compute
 from moorage.core import config
 from moorage.core.config import Group
 from moorage.core.errors import MoorageError
+from moorage.core.places import default_state
 from moorage.network import config as network
 from moorage.placement import config as placement
 from moorage.server import tls
@@ -59,9 +60,11 @@ def options() -> list[Group]:
     server: list[cfg.Opt] = [
         cfg.StrOpt(
             "state",
-            default="/var/lib/moorage",
+            default=str(default_state()),
+            sample_default="/var/lib/moorage",
             help="Folder of everything that outlives the process. Other accounts may pass through it (mode 0711), and read no "
-            "secret in it.",
+            "secret in it. Default: /var/lib/moorage; for others than root moorage in $XDG_STATE_HOME, which is "
+            "~/.local/state unless set.",
         ),
         cfg.StrOpt(
             "database_url",
