@@ -1,26 +1,25 @@
 #!/bin/sh
 # make demo: the cloud, its lab, and then what a user does (src/moorage/lab/demo.py). `make setup` has run before.
 #
-#   MOORAGE_STATE  the cloud's folder; everything that is made is in it
-#   KEEP=0         take everything down at the end, and check that nothing is left
+#   MOORAGE_STATE  the cloud's folder (default: as for `moorage up`); everything that is made is in it
+#   KEEP=0         take everything down at the end, and check that none of its processes and network
+#                  namespaces is left
 #   BIN            the folder of the programs (default: .venv/bin)
 set -eu
 cd "$(dirname "$0")/.."
-if [ "$(id -u)" = 0 ]; then default=/var/lib/moorage; else default=$PWD/state; fi
-export MOORAGE_STATE="${MOORAGE_STATE:-$default}"
 export PATH="$PATH:/usr/sbin:/sbin"
 bin=${BIN:-$PWD/.venv/bin}
 keep=${KEEP:-1}
+MOORAGE_STATE=$("$bin/moorage" config show | sed -n 's/^state = \(.*\)  # .*$/\1/p')
+export MOORAGE_STATE
 log=$MOORAGE_STATE/cloud.log
 cloud=
 began=$(date +%s)
 
 say() { printf '==> %s (%s s)\n' "$*" "$(($(date +%s) - began))"; }
 
-# Namespaces, the machine's own links, and processes that name the state folder.
-world() {
-    ip netns list 2>/dev/null | sed 's/ .*//; s/^/namespace /'
-    ip -o link show 2>/dev/null | awk -F': ' '{ print "link " $2 }'
+# Processes that name the state folder. Other labs on the machine are not looked at.
+processes() {
     for line in /proc/[0-9]*/cmdline; do
         pid=${line#/proc/}
         pid=${pid%/cmdline}
@@ -40,13 +39,16 @@ teardown() {
     say "taking everything down"
     stop_cloud
     "$bin/moorage" lab down
-    world | sort >"$MOORAGE_STATE/world.after"
-    left=$(comm -13 "$MOORAGE_STATE/world.before" "$MOORAGE_STATE/world.after")
+    processes | sort >"$MOORAGE_STATE/processes.after"
+    left=$(
+        comm -13 "$MOORAGE_STATE/processes.before" "$MOORAGE_STATE/processes.after"
+        "$bin/moorage" lab status | grep '^namespace ' || true
+    )
     if [ -n "$left" ]; then
         printf 'left behind:\n%s\n' "$left" >&2
         return 1
     fi
-    say "nothing is left but the folder $MOORAGE_STATE"
+    say "no process and no network namespace is left, but the folder $MOORAGE_STATE is"
 }
 
 finish() {
@@ -89,10 +91,14 @@ if "$bin/moorage" lab wait --patience 0 2>/dev/null; then
     fi
 else
     : >"$log"
-    world | sort >"$MOORAGE_STATE/world.before"
+    processes | sort >"$MOORAGE_STATE/processes.before"
     trap finish EXIT
     trap 'exit 130' INT TERM
     start_cloud
 fi
 say "the cloud is ready"
-"$bin/moorage" lab demo
+if [ "$keep" = 0 ]; then
+    "$bin/moorage" lab demo --no-keep
+else
+    "$bin/moorage" lab demo
+fi

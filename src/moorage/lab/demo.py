@@ -26,11 +26,12 @@ BOOT_PATIENCE = 240.0
 
 
 class Demo:
-    """One run; each method is one thing the user does."""
+    """One run; each method is one thing the user does. ``keep``: the cloud goes on afterwards."""
 
-    def __init__(self, clouds: Clouds, say: Progress) -> None:
+    def __init__(self, clouds: Clouds, say: Progress, *, keep: bool = True) -> None:
         self._clouds = clouds
         self._say = say
+        self._keep = keep
         self._started = time.monotonic()
         self._lab = clouds.state / "lab"
         self._real = up.status(self._lab).name is not None if shutil.which("ip") else False
@@ -172,7 +173,15 @@ class Demo:
         self._quote(self._clouds.moorage("audit"))
 
     def _farewell(self) -> None:
-        self._tell(f"done in {time.monotonic() - self._started:.0f} s. Go on with:")
+        done = f"done in {time.monotonic() - self._started:.0f} s"
+        if not self._keep:
+            self._tell(f"{done}.")
+            return
+        self._tell(f"{done}. The cloud answers at:")
+        for row in self._clouds.openstack_rows("catalog", "list"):
+            urls = [each["url"] for each in row["Endpoints"] if each["interface"] == "public"]
+            self._quote(f"{row['Type']:<10} {' '.join(urls)}")
+        self._tell("go on with:")
         self._quote(
             f"export OS_CLIENT_CONFIG_FILE={self._clouds.file} OS_CLOUD={self._clouds.user}\nopenstack server list"
         )
