@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 
 from moorage.core.ids import new_id
+from moorage.placement.ledger import Ledger
+from moorage.store.database import Database
+from tests.support.blocking import until_blocked
 from tests.support.placement import LATEST, Client, code, holding, provider
 
 
@@ -125,6 +130,21 @@ async def test_inventories(admin: Client) -> None:
     await admin("PUT", path, {**bad, "inventories": {"NOTHING": {"total": 1}}}, status=400)
     await admin("DELETE", path, status=405, version="1.4")
     await admin("DELETE", path, status=204)
+
+
+async def test_a_trait_that_is_being_given_to_a_provider_is_not_deleted(
+    database: Database, admin: Client
+) -> None:
+    await admin("PUT", "/traits/CUSTOM_FAST", status=201)
+    made = await provider(admin, "host")
+    async with database.transaction() as tx:
+        await Ledger().set_traits(tx, made["uuid"], ["CUSTOM_FAST"])
+        deletion = asyncio.create_task(admin.status("DELETE", "/traits/CUSTOM_FAST"))
+        waits = asyncio.create_task(until_blocked(database))
+        await asyncio.wait({deletion, waits}, return_when=asyncio.FIRST_COMPLETED)
+        waits.cancel()
+    assert await deletion == 409
+    assert await admin("GET", "/traits?associated=true") == {"traits": ["CUSTOM_FAST"]}
 
 
 async def test_traits(admin: Client) -> None:

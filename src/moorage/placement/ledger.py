@@ -58,6 +58,8 @@ class Ledger:
         for name in wanted:
             if name not in TRAITS.standard:
                 await TRAITS.create(tx, name)
+        # Those that were there are kept from being deleted until the provider has them.
+        await TRAITS.require(tx, wanted)
         return await providers.set_traits(tx, provider_uuid, wanted, generation)
 
     async def set_aggregates(
