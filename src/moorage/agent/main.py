@@ -62,10 +62,16 @@ async def _until_told(settings: Settings) -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """The program; its exit status. SIGTERM and SIGINT end it; guests run on."""
-    parser = argparse.ArgumentParser(prog="moorage agent", description="Runs guests on this host.")
+    parser = argparse.ArgumentParser(
+        prog="moorage agent",
+        description="Runs guests on this host.",
+        epilog="Options for --set, in [agent] of a file, or as MOORAGE_AGENT_NAME in the environment; the values are the "
+        f"defaults:\n\n{config.sample(options())}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--config-file", action="append", default=[], help="may be given several times")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="OPTION=VALUE", help="an [agent] option"
+        "--set", action="append", default=[], metavar="OPTION=VALUE", help="an option of those below"
     )
     parser.add_argument("--log-level", default="INFO")
     parser.add_argument("--log-json", action="store_true")
@@ -73,17 +79,16 @@ def run(argv: Sequence[str] | None = None) -> int:
     # Whatever it writes, and QEMU in its name, is its own account's alone.
     os.umask(0o077)
     log.configure(level=given.log_level, json=given.log_json)
-    # Options on the command line go the way of the environment, which converts their types.
-    environ = dict(os.environ)
+    overrides = {}
     known = {option.dest for _, group in options() for option in group}
     for pair in given.set:
         name, _, value = pair.partition("=")
         if name not in known:
             parser.error(f"there is no option {name!r}; there are: {', '.join(sorted(known))}")
-        environ[f"MOORAGE_AGENT_{name.upper()}"] = value
+        overrides[f"agent.{name}"] = value
     status = 0
     try:
-        conf = config.load(options(), files=given.config_file, environ=environ)
+        conf = config.load(options(), files=given.config_file, overrides=overrides)
         config.check_files(options(), conf)
         settings = Settings.of(conf, socket.gethostname())
         prepare(settings.state_dir)

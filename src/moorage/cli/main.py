@@ -167,10 +167,11 @@ def db_upgrade(config_file: ConfigFiles = None, revision: str = "head") -> None:
 
 @config.command("sample")
 def config_sample() -> None:
-    """Print every option with its help and default."""
-    from moorage.server.options import options  # noqa: PLC0415  see the module's text
+    """Print every option with its help and default: the control plane's, and in [agent] those of `moorage agent`."""
+    from moorage.agent.config import options as agent_options  # noqa: PLC0415  see the module's text
+    from moorage.server.options import options  # noqa: PLC0415
 
-    typer.echo(core_config.sample(options()))
+    typer.echo(core_config.sample([*options(), *agent_options()]))
 
 
 @config.command("show")
@@ -179,7 +180,7 @@ def config_show(config_file: ConfigFiles = None) -> None:
     from moorage.server.options import options  # noqa: PLC0415  see the module's text
 
     group = None
-    for each in core_config.shown(options(), load(config_file)):
+    for each in core_config.shown(options(), failing(lambda: load(config_file))):
         if each.group != group:
             group = each.group
             typer.echo(f"[{group}]")

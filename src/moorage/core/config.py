@@ -6,18 +6,26 @@ too (``MOORAGE_OPTION`` in the group DEFAULT).
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from oslo_config import cfg
+from oslo_config import cfg, types
 
+from moorage.core.errors import MoorageError
 from moorage.core.secrets import check_modes, masked
 
 Group = tuple[str, list[cfg.Opt]]
 OTHERS_SECRET = 0o027
 """What others may not do with a file that an operator has put a secret into: its group may read it."""
+
+
+class OptionWrong(MoorageError):
+    """An option has a value that it cannot have, or a configuration file cannot be read."""
+
+    code = "config.option_wrong"
 
 
 def load(
@@ -29,22 +37,75 @@ def load(
 ) -> cfg.ConfigOpts:
     """Read files, then the environment, then ``overrides`` ("group.option" or "option"), the last one wins.
 
-    Raises oslo.config's errors for a file that is missing or a value of the wrong type.
+    Raises OptionWrong for a file that cannot be read, and for a value that its option cannot have.
     """
     groups = list(groups)
+    known = {(group, opt.dest): opt for group, opts in groups for opt in opts}
     conf = cfg.ConfigOpts()
     for group, opts in groups:
-        conf.register_opts(opts, group=None if group == "DEFAULT" else group)
-    conf([], project="moorage", default_config_files=list(files))
-    for group, opts in groups:
-        for opt in opts:
-            value = environ.get(variable(group, opt))
-            if value is not None:
-                conf.set_override(opt.dest, opt.type(value), None if group == "DEFAULT" else group)
+        conf.register_opts(opts, group=_oslo(group))
+    _read(conf, files)
+    for (group, _), opt in known.items():
+        name = variable(group, opt)
+        if name in environ:
+            _set(conf, group, opt, environ[name], name)
     for key, value in (overrides or {}).items():
         group, _, option = key.rpartition(".")
-        conf.set_override(option, value, group or None)
+        group = group or "DEFAULT"
+        _set(conf, group, known[group, option], value, f"[{group}] {option}")
+    for (group, option), opt in known.items():
+        try:
+            conf[option] if group == "DEFAULT" else conf[group][option]
+        except ValueError as error:
+            where = f"[{group}] {option} in {' or '.join(str(file) for file in files)}"
+            raise OptionWrong(f"{where} must be {_wanted(opt, error)}") from error
     return conf
+
+
+def _oslo(group: str) -> str | None:
+    return None if group == "DEFAULT" else group
+
+
+def _read(conf: cfg.ConfigOpts, files: Sequence[str]) -> None:
+    try:
+        conf([], project="moorage", default_config_files=list(files))
+    except (cfg.ConfigFilesNotFoundError, cfg.ConfigFilesPermissionDeniedError) as error:
+        names = ", ".join(error.config_files)
+        raise OptionWrong(f"--config-file: {names} is not there, or may not be read") from error
+    except cfg.ConfigFileParseError as error:
+        # Without the line itself, which may have a secret.
+        where = re.search(r":(\d+)", str(error.msg))
+        line = f"line {where[1]}" if where else "something"
+        raise OptionWrong(
+            f"--config-file: {line} of {error.config_file} is no [group] and no option = value"
+        ) from error
+    except OSError as error:
+        raise OptionWrong(f"--config-file: {error.filename} cannot be read: {error.strerror}") from error
+
+
+def _set(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt, value: Any, where: str) -> None:
+    try:
+        conf.set_override(opt.dest, opt.type(value) if isinstance(value, str) else value, _oslo(group))
+    except ValueError as error:
+        shown = "" if opt.secret else f", not {value!r}"
+        raise OptionWrong(f"{where} must be {_wanted(opt, error)}{shown}") from error
+
+
+def _wanted(opt: cfg.Opt, error: ValueError) -> str:
+    """What values an option takes, to follow "must be"."""
+    kind = opt.type
+    if isinstance(kind, types.Boolean):
+        return "true or false"
+    if choices := getattr(kind, "choices", None):
+        return f"one of {', '.join(str(each) for each in choices)}"
+    if isinstance(kind, types.Number):
+        bounds = [
+            f"{word} {bound}" for word, bound in (("from", kind.min), ("to", kind.max)) if bound is not None
+        ]
+        return " ".join(["a whole number" if isinstance(kind, types.Integer) else "a number", *bounds])
+    if isinstance(kind, types.Dict):
+        return "name:value pairs with commas between them"
+    return f"something else: {error}"
 
 
 def variable(group: str, opt: cfg.Opt) -> str:
@@ -105,4 +166,4 @@ def sample(groups: Iterable[Group]) -> str:
 def _wrap(text: str, width: int = 98) -> list[str]:
     import textwrap  # noqa: PLC0415  only needed to print the sample
 
-    return textwrap.wrap(" ".join(text.split()), width)
+    return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
