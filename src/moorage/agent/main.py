@@ -30,9 +30,7 @@ def make_hypervisor(settings: Settings) -> Hypervisor:
     """The hypervisor that the settings name."""
     if settings.hypervisor == "qemu":
         return QemuHypervisor(settings)
-    behaviour = Behaviour(
-        latency=settings.simulated_latency, fault_rates={"power_on": settings.simulated_fault_rate}
-    )
+    behaviour = Behaviour.of(settings.simulated_latency, settings.simulated_fault_rate)
     return SimulatedHypervisor(behaviour, settings.state_dir / "guests")
 
 

@@ -19,6 +19,7 @@ from oslo_config import cfg
 
 from moorage.agent.fleet import Fleet
 from moorage.agent.fleet import hosts as simulated_hosts
+from moorage.agent.hypervisors.simulated import Behaviour
 from moorage.children.bootstrap import Addresses
 from moorage.children.services import find_venv
 from moorage.children.upstreams import Upstreams, UpstreamsSettings
@@ -150,6 +151,7 @@ class AllInOne:
                 simulated_hosts(self.conf.simulated_hosts),
                 ticket=lambda host: _ticket(cloud, host),
                 state_dir=self.state.simulated,
+                behaviour=Behaviour.of(self.conf.simulated_latency, self.conf.simulated_fault_rate),
             )
             await fleet.start()
             stack.push_async_callback(fleet.stop)

@@ -133,6 +133,12 @@ def options() -> list[Group]:
             "ones, or none. auto: the lab where it can run, else simulated ones.",
         ),
         cfg.IntOpt("simulated_hosts", default=4, min=0, help="How many simulated hosts."),
+        cfg.FloatOpt(
+            "simulated_latency", default=0.0, min=0.0, help="Mean seconds a guest of theirs takes to start."
+        ),
+        cfg.FloatOpt(
+            "simulated_fault_rate", default=0.0, min=0.0, max=1.0, help="Share of the starts that fail."
+        ),
         cfg.StrOpt("lab_file", help="The lab's YAML file. Default: two racks of two hosts."),
         cfg.FloatOpt(
             "service_down_time", default=60.0, min=1, help="Seconds without a report: a host is down."

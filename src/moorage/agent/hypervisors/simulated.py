@@ -26,6 +26,11 @@ class Behaviour(msgspec.Struct):
     fault_rates: dict[str, float] = {}
     seed: int = 0
 
+    @classmethod
+    def of(cls, latency: float, fault_rate: float) -> "Behaviour":
+        """Starts that take this long and fail as often."""
+        return cls(latency=latency, fault_rates={"power_on": fault_rate})
+
 
 class SimulatedGuest(msgspec.Struct, frozen=True):
     """One record."""
