@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from moorage.lab.ovn import OvnCentral
 from moorage.lab.shell import run
 from support.lab import leftovers
 from support.program import MoorageUp
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.lab,
@@ -206,6 +206,39 @@ def test_a_rule_that_is_added_opens_a_port_and_one_that_is_removed_closes_it_for
         held.communicate()
 
 
+@pytest.mark.parametrize("end", [MoorageUp.kill, MoorageUp.stop])
+def test_guests_run_on_without_the_cloud_and_the_next_start_goes_on_with_them(
+    world: World, end: Callable[[MoorageUp], object]
+) -> None:
+    """It is killed, and it is stopped in order."""
+    compute, network, client = world.user.compute, world.user.network, world.client
+    until(lambda: f"ready {FIRST}" in console(world, world.first), "the first guest is up")
+    (group,) = (g for g in network.security_groups() if g.name == "default")
+    rule = network.create_security_group_rule(
+        security_group_id=group.id,
+        direction="ingress",
+        protocol="tcp",
+        port_range_min=7,
+        port_range_max=7,
+    )
+    until(lambda: client.echo(FIRST, wait=3), "the port opens")
+    guests = {name: world.host(name).guests() for name in HOSTS}
+    assert sum(map(len, guests.values())) == 2
+
+    end(world.cloud)
+    assert client.echo(FIRST, wait=PATIENCE)
+    world.cloud.start()
+
+    assert {name: world.host(name).guests() for name in HOSTS} == guests
+    assert client.echo(FIRST, wait=PATIENCE)
+    assert f"ready {FIRST}" in console(world, world.first)
+    until(lambda: clean_but_for_the_client(world), "the audit is clean")
+    assert [compute.get_server(s.id).status for s in (world.first, world.second)] == ["ACTIVE", "ACTIVE"]
+    # And it is obeyed again.
+    network.delete_security_group_rule(rule)
+    until(lambda: not client.echo(FIRST, wait=3), "the port closes")
+
+
 def test_a_guest_that_is_killed_is_shutoff_and_start_brings_it_back(world: World) -> None:
     compute, server = world.user.compute, world.first
     host = world.host(world.host_of(server))
@@ -271,6 +304,13 @@ def test_a_deleted_server_leaves_nothing_anywhere(world: World) -> None:
 def clean(world: World) -> str | None:
     done = world.cloud.command("audit")
     return done.stdout if done.returncode == 0 else None
+
+
+def clean_but_for_the_client(world: World) -> bool:
+    """The client's port is bound to a host and is no server's, which the audit finds."""
+    said = world.cloud.command("audit").stdout
+    found = [line for line in said.splitlines() if line.startswith("FINDING")]
+    return "server.host: " in said and all(world.client.port.port_id in line for line in found)
 
 
 def guest_taps(host: LabHost) -> list[str]:
