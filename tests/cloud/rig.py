@@ -151,6 +151,17 @@ class Armed:
         return fault.reply(step) if fault is not None else None
 
 
+NOTHING: dict[str, Any] = {
+    "server": (None, "error", None),
+    "ports": 0,
+    "bindings": [],
+    "addresses": 0,
+    "claims": [],
+    "guests": [],
+}
+"""What is held of a server (``Rig.held``) that could not be made."""
+
+
 class Rig:
     def __init__(
         self,

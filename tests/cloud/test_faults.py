@@ -23,7 +23,7 @@ from moorage.operations.definition import StepDefinition
 from moorage.operations.faults import Crash
 from moorage.operations.model import UNDO
 from moorage.store.database import Database
-from tests.cloud.rig import AT_ONCE, KINDS, Fault, Reply, Rig, Still, Stolen, rigged
+from tests.cloud.rig import AT_ONCE, KINDS, NOTHING, Fault, Reply, Rig, Still, Stolen, rigged
 from tests.support.identity import Identity
 from tests.support.points import Point, points
 
@@ -160,16 +160,6 @@ async def _as_if_nothing_had_happened(rig: Rig, faults: list[Fault]) -> None:
     async with _played(rig, faults, lambda f: (BEGIN[f.kind][2], "done")):
         for fault in faults:
             assert await rig.held(fault.server) == wanted[fault.kind].after, fault.name
-
-
-NOTHING = {
-    "server": (None, "error", None),
-    "ports": 0,
-    "bindings": [],
-    "addresses": 0,
-    "claims": [],
-    "guests": [],
-}
 
 
 def _host_did(fault: Fault) -> bool:

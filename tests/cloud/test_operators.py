@@ -15,8 +15,8 @@ from moorage.children.bootstrap import Addresses
 from moorage.core.errors import Conflict
 from moorage.operations.model import Operation
 from moorage.store.database import Database
+from tests.cloud.rig import NOTHING, Armed, Rig
 from tests.cloud.test_boot import flavor, network, server
-from tests.cloud.test_faults import NOTHING, Armed, Rig
 from tests.support.between import Between
 from tests.support.cloud import running_cloud, silenced
 from tests.support.identity import Identity
