@@ -208,7 +208,11 @@ def _wheel(runtime: Path) -> Callable[..., Any]:
 
 def _children() -> bool:
     """Whether a program runs that this process began."""
-    return any(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            if path.read_text():
+                return True
+    return False
 
 
 def _tell(pid: int, number: signal.Signals) -> None:
