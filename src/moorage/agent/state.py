@@ -38,8 +38,8 @@ def _everything(root: Path) -> Iterator[Path]:
     # Images are below the folder too; they need no more than that others cannot get there.
     yield root
     yield from root.glob("journal.sqlite*")
-    yield from (root / "guests").glob("**")
-    yield from (root / "guests").glob("**/*")
+    yield root / "guests"
+    yield from (root / "guests").rglob("*")
 
 
 def _tighten(path: Path) -> bool:

@@ -39,7 +39,7 @@ class Search:
     """The candidates of one query now. Use it at once: it looks at columns that change.
 
     Give the `shape` of an earlier search for the same query, where there is one. `pauses` counts the work done
-    without a result; `undecided` holds trees that were left before a candidate was found or ruled out.
+    without a result; `undecided` holds trees that `serving` and `first_in` left before a candidate was found or ruled out.
     """
 
     def __init__(self, columns: Columns, query: Query, shape: Shape | None = None) -> None:
@@ -77,14 +77,13 @@ class Search:
 
     def _settle(self, stream: _Stream, found: Mask, again: deque[_Stream]) -> None:
         """Let a tree work until its first candidate or pause."""
-        if self.pauses >= MOST_PAUSES:
+        if self.pauses >= MOST_PAUSES or not stream.patience:
             self.undecided.add(stream.tree)
             return
         candidate = next(stream.walk, stream)
         if candidate is None:
             self._paused(stream)
-            if stream.patience:
-                again.append(stream)
+            again.append(stream)
         elif candidate is not stream:
             found[stream.tree] = True
 
@@ -108,8 +107,6 @@ class Search:
     def _paused(self, stream: _Stream) -> None:
         self.pauses += 1
         stream.patience -= 1
-        if not stream.patience and not stream.gave:
-            self.undecided.add(stream.tree)
 
     def _breadth(self, streams: Iterable[_Stream], limit: int) -> list[Candidate]:
         found: list[Candidate] = []
@@ -140,7 +137,7 @@ class Search:
             if candidate is None:
                 self._paused(stream)
                 return stream.patience > 0
-            stream.patience, stream.gave = PATIENCE, True
+            stream.patience = PATIENCE
             # Only sharing providers can be met from several trees.
             if self.columns.sharing and not self._is_new(candidate):
                 continue
@@ -247,15 +244,14 @@ class Search:
 
 
 class _Stream:
-    """What a tree gives, one after the other, whether it gave anything, and for how many pauses it is waited for."""
+    """What a tree gives, one after the other, and for how many pauses it is waited for."""
 
-    __slots__ = ("gave", "patience", "tree", "walk")
+    __slots__ = ("patience", "tree", "walk")
 
     def __init__(self, tree: int, walk: Iterator[Candidate | None]) -> None:
         self.tree = tree
         self.walk = walk
         self.patience = PATIENCE
-        self.gave = False
 
 
 def _by_tree(columns: Columns, by_class: dict[str, Rows], trees: Rows) -> list[Local]:

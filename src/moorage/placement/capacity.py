@@ -110,7 +110,7 @@ def _plain(columns: Columns, kind: _Kind) -> Figures:
     """The un-suffixed group: each class from any provider."""
     found: Figures = np.minimum.reduce(
         [
-            _sum(columns, kind.rows[name], _free(columns, name, kind.rows[name]) // amount)
+            _sum(columns, kind.rows[name], columns.free(name, kind.rows[name]) // amount)
             for name, amount in kind.group.resources.items()
         ]
     )
@@ -120,7 +120,7 @@ def _plain(columns: Columns, kind: _Kind) -> Figures:
 def _suffixed(columns: Columns, query: Query, kind: _Kind) -> Figures:
     rows = next(iter(kind.rows.values()))
     amounts = kind.group.resources.items()
-    can = np.minimum.reduce([_free(columns, name, rows) // amount for name, amount in amounts])
+    can = np.minimum.reduce([columns.free(name, rows) // amount for name, amount in amounts])
     shapes = _sum(columns, rows, can) // kind.alike
     if kind.alike == 1 or not len(rows):
         return shapes
@@ -135,11 +135,6 @@ def _suffixed(columns: Columns, query: Query, kind: _Kind) -> Figures:
         if (fewer == shapes).all():
             return shapes
         shapes = fewer
-
-
-def _free(columns: Columns, name: str, rows: Rows) -> Figures:
-    column = columns.classes.get(name)
-    return column.free(rows) if column is not None else np.zeros(len(rows), dtype=np.int64)
 
 
 def _max_unit(columns: Columns, name: str, rows: Rows) -> Figures:
@@ -180,5 +175,5 @@ def _by_sums(columns: Columns, kinds: list[_Kind]) -> Figures:
         asking = [kind for kind in kinds if name in kind.rows]
         rows = np.unique(np.concatenate([kind.rows[name] for kind in asking]))
         total = sum(kind.group.resources[name] * kind.alike for kind in asking)
-        bound = np.minimum(bound, _sum(columns, rows, _free(columns, name, rows)) // total)
+        bound = np.minimum(bound, _sum(columns, rows, columns.free(name, rows)) // total)
     return bound

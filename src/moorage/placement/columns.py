@@ -19,7 +19,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from moorage.placement.figures import ClassColumn, Rows, longer
+from moorage.placement.figures import ClassColumn, Figures, Rows, longer
 from moorage.placement.names import SHARING_TRAIT
 
 Mask = NDArray[np.bool_]
@@ -249,6 +249,11 @@ class Columns:
         column = self.classes.get(resource_class)
         if row is not None and column is not None and column.at[row] >= 0:
             column.expected[column.at[row]] = amount
+
+    def free(self, resource_class: str, rows: Rows) -> Figures:
+        """Return what is free of a class on each of these rows; nothing where nobody has it."""
+        column = self.classes.get(resource_class)
+        return column.free(rows) if column is not None else np.zeros(len(rows), dtype=np.int64)
 
     # -- rows, written by `forest` ------------------------------------------------------------------------------
 

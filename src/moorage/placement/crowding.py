@@ -72,8 +72,7 @@ class Crowds:
         for name, kinds in self._sums:
             rows = _rows(columns, kinds, name, rows_of, known)
             if rows is not None:
-                column = columns.classes.get(name)
-                free = column.free(rows) if column is not None else np.zeros(len(rows), dtype=np.int64)
+                free = columns.free(name, rows)
                 total = sum(self._query.groups[at].resources[name] for kind in kinds for at in kind.groups)
                 found &= np.bincount(columns.tree[rows], weights=free, minlength=columns.trees) >= total
         for kinds in self._apart:
