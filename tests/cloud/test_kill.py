@@ -1,9 +1,7 @@
 """``kill -9`` of the whole control plane, again and again, while a user boots and deletes."""
 
-import os
 import random
 import shutil
-import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ import psycopg
 import pytest
 from keystoneauth1.exceptions import ClientException
 
-from support.program import MoorageUp, processes_of
+from support.program import MoorageUp, end_processes_of, processes_of
 from tests.support.waiting import until
 
 pytestmark = [
@@ -35,9 +33,7 @@ def cloud() -> Iterator[MoorageUp]:
         yield made
     finally:
         made.stop()
-        left = processes_of(state)
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
+        left = end_processes_of(state)
     assert left == {}
     shutil.rmtree(state)
 

@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.program import OrdinaryUp, processes_of
+from support.program import OrdinaryUp, end_processes_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -44,9 +43,7 @@ def test_an_ordinary_user_gets_simulated_hosts_in_a_folder_of_their_own(home: Pa
         assert cloud.stop() == 0
     finally:
         cloud.stop()
-        left = processes_of(home)
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
+        left = end_processes_of(home)
     assert left == {}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.program import MoorageUp, processes_of
+from support.program import MoorageUp, end_processes_of, processes_of
 from tests.support.waiting import until
 
 pytestmark = [
@@ -30,8 +30,7 @@ def cloud() -> Iterator[MoorageUp]:
         yield made
     finally:
         made.stop()
-        for pid in processes_of(state):
-            os.kill(pid, signal.SIGKILL)
+        end_processes_of(state)
         shutil.rmtree(state)
 
 

@@ -165,14 +165,10 @@ def test_guests_in_different_racks_reach_each_other(world: World) -> None:
         until(lambda line=line: line in console(world, world.second), f"{line!r} on the second one's console")
 
 
-def test_a_rule_that_is_added_opens_a_port_and_one_that_is_removed_closes_it_for_held_connections_too(
-    world: World,
-) -> None:
-    network, client = world.user.network, world.client
-    until(lambda: f"ready {FIRST}" in console(world, world.first), "the first guest is up")
-    assert not client.echo(FIRST, wait=3)
+def echo_opened(world: World) -> Any:
+    """The rule that lets everybody reach the guests' echo, once the first guest is."""
+    network = world.user.network
     (group,) = (g for g in network.security_groups() if g.name == "default")
-
     rule = network.create_security_group_rule(
         security_group_id=group.id,
         direction="ingress",
@@ -180,7 +176,17 @@ def test_a_rule_that_is_added_opens_a_port_and_one_that_is_removed_closes_it_for
         port_range_min=7,
         port_range_max=7,
     )
-    until(lambda: client.echo(FIRST, wait=3), "the port opens")
+    until(lambda: world.client.echo(FIRST, wait=3), "the port opens")
+    return rule
+
+
+def test_a_rule_that_is_added_opens_a_port_and_one_that_is_removed_closes_it_for_held_connections_too(
+    world: World,
+) -> None:
+    network, client = world.user.network, world.client
+    until(lambda: f"ready {FIRST}" in console(world, world.first), "the first guest is up")
+    assert not client.echo(FIRST, wait=3)
+    rule = echo_opened(world)
     assert not client.echo(FIRST, port=80, wait=3)
     held = subprocess.Popen(
         ["ip", "netns", "exec", client.namespace, sys.executable, "-c", HELD, FIRST, "7"],
@@ -213,15 +219,7 @@ def test_guests_run_on_without_the_cloud_and_the_next_start_goes_on_with_them(
     """It is killed, and it is stopped in order."""
     compute, network, client = world.user.compute, world.user.network, world.client
     until(lambda: f"ready {FIRST}" in console(world, world.first), "the first guest is up")
-    (group,) = (g for g in network.security_groups() if g.name == "default")
-    rule = network.create_security_group_rule(
-        security_group_id=group.id,
-        direction="ingress",
-        protocol="tcp",
-        port_range_min=7,
-        port_range_max=7,
-    )
-    until(lambda: client.echo(FIRST, wait=3), "the port opens")
+    rule = echo_opened(world)
     guests = {name: world.host(name).guests() for name in HOSTS}
     assert sum(map(len, guests.values())) == 2
 

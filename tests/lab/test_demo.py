@@ -1,8 +1,6 @@
 """``tools/demo.sh``, what `make demo` runs: with simulated hosts, and everything taken down at its end."""
 
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.children.services import find_venv
-from support.program import MoorageUp, processes_of
+from support.program import MoorageUp, end_processes_of, processes_of
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[2] / "tools" / "demo.sh"
@@ -22,8 +20,7 @@ SCRIPT = Path(__file__).parents[2] / "tools" / "demo.sh"
 def state() -> Iterator[Path]:
     found = Path(tempfile.mkdtemp(prefix="md-"))
     yield found
-    for pid in processes_of(found):
-        os.kill(pid, signal.SIGKILL)
+    end_processes_of(found)
     shutil.rmtree(found)
 
 

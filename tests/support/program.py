@@ -144,6 +144,14 @@ def processes_of(state: Path) -> dict[int, str]:
     return found
 
 
+def end_processes_of(state: Path) -> dict[int, str]:
+    """Kill the processes whose command line names the folder; what they were."""
+    left = processes_of(state)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left
+
+
 class OrdinaryUp(MoorageUp):
     """The same by an ordinary user with the home folder ``home``, who names no state folder."""
 
